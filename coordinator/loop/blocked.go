@@ -40,7 +40,7 @@ func (l *Loop) doubtful() map[*limit][]string {
 func (l *Loop) missing() []Wait {
 	var waits []Wait
 	inDoubt := l.doubtful()
-	for i, c := range l.classes {
+	for i, c := range l.queues.classes {
 		n := l.sched.ReadyIn(i + firstClass)
 		if n == 0 {
 			continue
@@ -92,10 +92,10 @@ func (ps *permits) investigate(lim *limit) {
 // and every vertex that is still ready waits for such a limit. It returns nil while anything else can make progress.
 // Only the user can resolve the doubts, and for that the run must end, because it holds the lock of the state.
 func (l *Loop) blockedLimit() (held *limit) {
-	if l.under+l.saving+len(l.permits.acking)+l.counts[doubtful]+l.counts[parked] > 0 || l.halted() {
+	if l.under+l.records.saving+len(l.permits.acking)+l.counts[doubtful]+l.counts[parked] > 0 || l.halted() {
 		return nil
 	}
-	for i, c := range l.classes {
+	for i, c := range l.queues.classes {
 		if l.sched.ReadyIn(i+firstClass) == 0 {
 			continue
 		}

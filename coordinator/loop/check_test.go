@@ -47,7 +47,7 @@ func (l *Loop) check() error {
 		case parked:
 			parkedNow++
 		case queued:
-			queuedIn[l.classes[x.class-firstClass].pool]++
+			queuedIn[l.queues.of(x).pool]++
 		case calling, publishing, running:
 			if x.work.out < 0 {
 				report("vertex %d is %s, but not in the list of what is out", v, x.phase)
@@ -61,8 +61,8 @@ func (l *Loop) check() error {
 	if counts != l.counts || under != l.under {
 		report("the counts are %v and %d, but should be %v and %d", l.counts, l.under, counts, under)
 	}
-	if out != len(l.out) || parkedNow != len(l.waits) {
-		report("%d vertices are out, listed %d; %d parked, listed %d", out, len(l.out), parkedNow, len(l.waits))
+	if out != len(l.out) || parkedNow != len(l.queues.parked) {
+		report("%d vertices are out, listed %d; %d parked, listed %d", out, len(l.out), parkedNow, len(l.queues.parked))
 	}
 	for _, ps := range l.permits.acking {
 		for _, p := range ps {
@@ -127,7 +127,7 @@ func (l *Loop) checkAgainstOthers(v int, report func(string, ...any)) {
 	if x.phase == queued && x.work != nil && (len(x.work.permits) > 0 || x.work.place.limit != nil) {
 		report("vertex %d is queued, and holds permits", v)
 	}
-	if x.phase == calling && l.classes[x.class-firstClass].lane != program.Fast {
+	if x.phase == calling && l.queues.of(x).lane != program.Fast {
 		report("vertex %d is called on the safe lane", v)
 	}
 }

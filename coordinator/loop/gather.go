@@ -4,14 +4,37 @@ package loop
 // dozen objects, so few larger ones take less time than many small ones.
 const gatherAtMost = 256
 
-// save asks for a record to be committed. A record that nothing waits for is gathered with others; see flush.
-func (l *Loop) save(r Record) {
-	l.saving++
-	l.gathered = append(l.gathered, r)
-	if !l.canWait(&r) {
-		l.hurry = true
-	}
+// records are the records that are to become durable. Those that nothing waits for are gathered, and share a
+// transaction.
+type records struct {
+	*common
+	saving   int      // how many are being committed, or gathered
+	gathered []Record // see flush
+	hurry    bool     // something waits for one of them
 }
+
+// add asks for a record to be committed. mayWait says that nothing waits for it.
+func (rs *records) add(r Record, mayWait bool) {
+	rs.saving++
+	rs.gathered = append(rs.gathered, r)
+	rs.hurry = rs.hurry || !mayWait
+}
+
+// flush asks for the gathered records to be committed, in their order, unless more are about to join them: while calls
+// are under way on the fast lane, up to gatherAtMost records wait for the next ones, at most until the next Ticked.
+func (rs *records) flush(calls int, ticked bool) {
+	if !rs.hurry && !ticked && !rs.halted() && calls > 0 && len(rs.gathered) < gatherAtMost {
+		return
+	}
+	for _, r := range rs.gathered {
+		rs.do(Commit{r})
+	}
+	clear(rs.gathered)
+	rs.gathered, rs.hurry = rs.gathered[:0], false
+}
+
+// save asks for a record to be committed.
+func (l *Loop) save(r Record) { l.records.add(r, l.canWait(&r)) }
 
 // canWait reports whether nothing can start that could not start before once the record is durable: it is the outcome
 // of an operation of the fast lane, whose vertex holds no permits, and each of its dependents also waits for vertices
@@ -26,23 +49,9 @@ func (l *Loop) canWait(r *Record) bool {
 		return false
 	}
 	for after := range l.Program.Graph().After(r.Vertex) {
-		if l.sched.Waits(after) <= l.saving {
+		if l.sched.Waits(after) <= l.records.saving+1 { // with this one
 			return false
 		}
 	}
 	return true
-}
-
-// flush asks for the gathered records to be committed, in their order, unless more are about to join them: while calls
-// are under way on the fast lane, up to gatherAtMost records wait for the next ones, at most until the next Ticked.
-func (l *Loop) flush(in Input) {
-	_, ticked := in.(Ticked)
-	if !l.hurry && !ticked && !l.halted() && l.counts[calling] > 0 && len(l.gathered) < gatherAtMost {
-		return
-	}
-	for _, r := range l.gathered {
-		l.do(Commit{r})
-	}
-	clear(l.gathered)
-	l.gathered, l.hurry = l.gathered[:0], false
 }

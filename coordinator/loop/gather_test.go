@@ -119,10 +119,10 @@ func TestAnInterruptedRunCommitsTheOutcomesThatItHasGathered(t *testing.T) {
 	c := followCommits(w)
 	w.boot()
 	w.later(90*time.Millisecond, func() {
-		gathered := len(w.loop.gathered)
+		gathered := len(w.loop.records.gathered)
 		before := len(c.late)
 		w.send(Abandoned{})
-		if gathered == 0 || len(c.late) != before+gathered || len(w.loop.gathered) > 0 {
+		if gathered == 0 || len(c.late) != before+gathered || len(w.loop.records.gathered) > 0 {
 			t.Errorf("of %d gathered records, %d were committed", gathered, len(c.late)-before)
 		}
 	})

@@ -164,13 +164,13 @@ func (l *Loop) onArrived(e Arrived) {
 	switch {
 	case a.revoked:
 		l.retain(e.Delivery, e.Sequence)
-		l.reportViolation(a.vertex, fmt.Sprintf("Worker %s sent a result for the attempt %s, which was proved not to have "+
+		l.messages.reportViolation(a.vertex, fmt.Sprintf("Worker %s sent a result for the attempt %s, which was proved not to have "+
 			"started. The operation may have been started twice; the result stays in the stream.", e.Result.Worker,
 			e.Ref.Attempt))
 		return
 	case a.taken:
 		if a.nonce != "" && a.nonce != e.Result.Nonce {
-			l.reportViolation(a.vertex, fmt.Sprintf("The attempt %s has two results, under two claims: of worker %s, and of "+
+			l.messages.reportViolation(a.vertex, fmt.Sprintf("The attempt %s has two results, under two claims: of worker %s, and of "+
 				"worker %s. The operation may have been started twice; the first result was recorded.", e.Ref.Attempt,
 				a.worker, e.Result.Worker))
 		}
@@ -184,8 +184,7 @@ func (l *Loop) onArrived(e Arrived) {
 				}
 			}
 		}
-		l.permits.acking[e.Delivery] = nil
-		l.do(Ack{e.Delivery})
+		l.permits.ack(e.Delivery, nil)
 		return
 	}
 	x := &l.vertices[a.vertex]
@@ -206,7 +205,7 @@ func (l *Loop) onArrived(e Arrived) {
 		return
 	default:
 		l.retain(e.Delivery, e.Sequence)
-		l.reportViolation(a.vertex, fmt.Sprintf("Worker %s sent a result for the attempt %s before "+
+		l.messages.reportViolation(a.vertex, fmt.Sprintf("Worker %s sent a result for the attempt %s before "+
 			"the attempt was published. It is not recorded, and stays in the stream.", e.Result.Worker, e.Ref.Attempt))
 		return
 	}
@@ -255,7 +254,7 @@ func (l *Loop) onUnreadable(e Unreadable) {
 	l.retain(e.Delivery, e.Sequence)
 	detail := fmt.Sprintf("The result of the attempt %s could not be read, and stays in the stream: %s.",
 		e.Ref.Attempt, e.Err)
-	if l.shouldReport(detail) {
+	if l.messages.shouldReport(detail) {
 		l.tell(a.vertex, diag.Errors("Failed to read a result", detail, nil))
 	}
 	x := &l.vertices[a.vertex]

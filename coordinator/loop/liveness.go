@@ -27,7 +27,7 @@ func (l *Loop) processHeartbeat(pool string, h wire.Heartbeat) {
 	if isNew && h.Protocol != wire.ProtocolVersion {
 		detail := fmt.Sprintf("The worker %s speaks version %d of the protocol, this coordinator version %d. It "+
 			"is given no work.", h.Worker, h.Protocol, wire.ProtocolVersion)
-		if l.shouldReport(detail) {
+		if l.messages.shouldReport(detail) {
 			l.tell(-1, diag.List{diag.New(diag.Warning, "Worker of another version", detail, nil)})
 		}
 	}
@@ -296,7 +296,7 @@ func (l *Loop) onSuspected(v int) {
 // on them. A result that arrives later stays in the stream until the run is resumed. The permits stay held until then,
 // because the operation may still be running.
 func (l *Loop) giveUp() {
-	if len(l.suspects) == 0 || l.saving > 0 {
+	if len(l.suspects) == 0 || l.records.saving > 0 {
 		return
 	}
 	left := l.suspects[:0]

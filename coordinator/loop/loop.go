@@ -76,24 +76,15 @@ type Loop struct {
 	common
 	table
 	store   store
-	sched   *sched.Scheduler
-	classes []*class
-	byClass map[string]int32
+	queues  queues
 	permits permits
 
-	saving int // records that are being committed, or gathered
-
-	gathered []Record // of vertices that nothing waits for; see flush
-	hurry    bool     // something waits for one of them
-
-	waits    []int // parked vertices
-	fresh    []int // vertices that have joined a queue in this step
-	unheard  int   // vertices of past with an operation under way, or in doubt, that this process has not looked at yet
+	records  records
+	unheard  int // vertices of past with an operation under way, or in doubt, that this process has not looked at yet
 	attempts map[wire.AttemptID]*attempt
 
-	workers workers
-	alarms  []string        // that were told
-	left    map[uint64]bool // messages that stay in the stream of results
+	workers  workers
+	messages messages
 
 	tally
 }
@@ -104,12 +95,11 @@ type PermitKey struct{ Limit, ID string }
 // New returns a loop at the start of a run.
 func New(s Settings) *Loop {
 	l := &Loop{
-		Settings: s, byClass: map[string]int32{}, attempts: map[wire.AttemptID]*attempt{},
-		left: map[uint64]bool{},
-	}
-	l.workers = newWorkers(&l.common)
+		Settings: s, attempts: map[wire.AttemptID]*attempt{}}
+	l.table.common, l.records.common, l.store.common = &l.common, &l.common, &l.common
+	l.workers, l.messages = newWorkers(&l.common), newMessages(&l.common)
 	l.permits = newPermits(&l.common, &l.Settings)
-	l.store.common, l.table.common = &l.common, &l.common
+	l.queues = newQueues(&l.table)
 	g := s.Program.Graph()
 	l.join(g.Len())
 	traits := sched.Traits{
@@ -205,8 +195,9 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 		panic(fmt.Sprintf("loop: unknown input %T", in))
 	}
 	l.advance()
-	l.accountLacks()
-	l.flush(in)
+	l.queues.accountLacks(l.halted() || l.store.taking != takes)
+	_, ticked := in.(Ticked)
+	l.records.flush(l.counts[calling], ticked)
 	return l.acts
 }
 
@@ -249,7 +240,7 @@ func (l *Loop) prepareReady() {
 		return
 	}
 	ahead, full := l.counts[wanting]+l.counts[preparing], 0
-	for i, c := range l.classes {
+	for i, c := range l.queues.classes {
 		switch n := l.sched.ReadyIn(i + firstClass); {
 		case n == 0 || !c.startable():
 		case c.pool.full() && l.permits.idleElsewhere(c.pool): // those that idle are to find work behind what waits here
@@ -325,7 +316,7 @@ func (l *Loop) markSent(v int) {
 		shown.Pool, shown.At = w.pool, l.now
 		shown.Ready, shown.Waited, shown.Attempt = w.ready, w.waits, w.attempt
 		if x.class >= firstClass {
-			shown.Limits = l.classes[x.class-firstClass].limitNames
+			shown.Limits = l.queues.of(x).limitNames
 		}
 		l.do(shown)
 	}
@@ -371,7 +362,7 @@ func (l *Loop) Over() bool {
 	switch {
 	case l.err != nil:
 		return true
-	case l.saving > 0:
+	case l.records.saving > 0:
 		return false
 	case l.leaves():
 		return true

@@ -111,11 +111,7 @@ func (ps *permits) onDeclared(e Declared) {
 func (l *Loop) request() {
 	l.permits.beginWants()
 	if !l.halted() {
-		for i, c := range l.classes {
-			if n := l.sched.ReadyIn(i + firstClass); n > 0 && c.served() {
-				c.want(n)
-			}
-		}
+		l.queues.wants()
 	}
 	l.permits.acquire()
 	l.permits.passOn()
@@ -125,24 +121,6 @@ func (l *Loop) request() {
 func (ps *permits) beginWants() {
 	for _, lim := range ps.limitOrder {
 		lim.want, lim.soon, lim.short, lim.spare = 0, 0, false, lim.available()
-	}
-}
-
-// want counts what n ready vertices of the class could use.
-func (c *class) want(n int) {
-	for lim := range c.needs() { // a narrow limit is no use beyond what the wider ones let through
-		if lim.slots > 0 {
-			n = min(n, lim.slots)
-		}
-	}
-	if c.places != nil {
-		c.places.soon += c.passing(n)
-	}
-	for lim := range c.needs() {
-		lim.want += n
-		lim.short = lim.short || n == 0
-		n = min(n, lim.spare)
-		lim.spare -= n
 	}
 }
 
@@ -372,6 +350,30 @@ func keysOf(ps []permit) []PermitKey {
 		}
 	}
 	return keys
+}
+
+// confirm acknowledges the message of the result that the vertex has accepted, if there is one. Its permits are
+// released once that is done, or at once without a message.
+func (ps *permits) confirm(w *work) {
+	ps.releasePlace(w)
+	if w.delivery == 0 {
+		ps.free(w.permits)
+		w.permits = nil
+		return
+	}
+	ps.ack(w.delivery, w.permits)
+	w.permits, w.delivery = nil, 0
+}
+
+func (ps *permits) onAcked(e Acked) {
+	ps.free(ps.acking[e.Delivery])
+	delete(ps.acking, e.Delivery)
+}
+
+// ack acknowledges a message. Once that is done, permits are free.
+func (ps *permits) ack(delivery int, list []permit) {
+	ps.acking[delivery] = list
+	ps.do(Ack{delivery})
 }
 
 // drop takes all permits of a vertex out of use after it has lost one of them to another coordinator. No operation may

@@ -106,16 +106,16 @@ func (p *pool) backlog() float64 {
 // mostUrgentClass returns the class that the next vertex is started from: the one that determines when the run can end,
 // by the critical path of its heaviest vertex or by the work that waits for its pool. It returns -1 if nothing can
 // start.
-func (l *Loop) mostUrgentClass() int {
+func (qs *queues) mostUrgentClass() int {
 	best, most, heaviest, first := -1, 0.0, 0.0, 0
-	for i := range l.classes {
+	for i := range qs.classes {
 		class := i + firstClass
-		v, ok := l.sched.First(class)
-		if !ok || !l.admits(class) {
+		v, ok := qs.sched.First(class)
+		if !ok || !qs.admits(class) {
 			continue
 		}
-		way := l.sched.Priority(v)
-		pressing := max(way, l.classes[i].pool.backlog())
+		way := qs.sched.Priority(v)
+		pressing := max(way, qs.classes[i].pool.backlog())
 		if best < 0 || pressing > most || pressing == most && (way > heaviest || way == heaviest && v < first) {
 			best, most, heaviest, first = class, pressing, way, v
 		}

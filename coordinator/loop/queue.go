@@ -28,6 +28,17 @@ type class struct {
 	lack    waitAccount
 }
 
+// queues are the vertices that wait: for workers and permits, by class, or for a moment in time.
+type queues struct {
+	*table
+	classes []*class
+	byClass map[string]int32
+	parked  []int // that wait for a moment
+	fresh   []int // that have joined a class in this step
+}
+
+func newQueues(t *table) queues { return queues{table: t, byClass: map[string]int32{}} }
+
 // pool is this run's view of a pool of workers.
 type pool struct {
 	name    string
@@ -44,21 +55,21 @@ type pool struct {
 // launchReady starts queued vertices, the most urgent ones first, while there are workers and permits.
 func (l *Loop) launchReady() {
 	for {
-		v, ok := l.sched.PopClass(l.mostUrgentClass())
+		v, ok := l.sched.PopClass(l.queues.mostUrgentClass())
 		if !ok {
 			return
 		}
 		x := &l.vertices[v]
-		l.dequeue(x)
-		l.permits.take(x.work, l.classes[x.class-firstClass])
+		l.queues.dequeue(x)
+		l.permits.take(x.work, l.queues.of(x))
 		l.launch(v)
 	}
 }
 
 // dequeue removes a vertex that no longer waits from the counts.
-func (l *Loop) dequeue(x *vertex) {
-	c := l.classes[x.class-firstClass]
-	l.unmark(x.work, c)
+func (qs *queues) dequeue(x *vertex) {
+	c := qs.of(x)
+	c.unmark(x.work, qs.now)
 	p := c.pool
 	p.Queued--
 	p.load -= float64(x.weight)
@@ -68,11 +79,11 @@ func (l *Loop) dequeue(x *vertex) {
 }
 
 // admits reports whether a vertex of the scheduler's class could start now.
-func (l *Loop) admits(i int) bool {
+func (qs *queues) admits(i int) bool {
 	if i < firstClass {
 		return false
 	}
-	c := l.classes[i-firstClass]
+	c := qs.classes[i-firstClass]
 	if !c.served() {
 		return false
 	}
@@ -116,7 +127,7 @@ func (l *Loop) enqueue(v int) {
 	}
 	was := x.class
 	x.class = l.classify(x, w)
-	c := l.classes[x.class-firstClass]
+	c := l.queues.of(x)
 	if !x.hidden {
 		l.queuedIn(x, was)
 	}
@@ -125,16 +136,26 @@ func (l *Loop) enqueue(v int) {
 		return
 	}
 	l.permits.leave(w)
-	l.move(v, queued)
+	l.queues.join(v)
+	if l.Traced && !x.hidden {
+		l.queues.fresh = append(l.queues.fresh, v)
+	}
+}
+
+// join queues a vertex in its class.
+func (qs *queues) join(v int) {
+	qs.move(v, queued)
+	x := &qs.vertices[v]
+	c := qs.of(x)
 	c.pool.Queued++
 	c.pool.load += float64(x.weight)
-	c.example = w.desc.Address
-	l.mark(w, c)
-	if l.Traced && !x.hidden {
-		l.fresh = append(l.fresh, v)
-	}
-	l.sched.Requeue(v)
+	c.example = x.work.desc.Address
+	c.mark(x.work, qs.now)
+	qs.sched.Requeue(v)
 }
+
+// of returns the class of a vertex that is, or was, queued.
+func (qs *queues) of(x *vertex) *class { return qs.classes[x.class-firstClass] }
 
 // holdsAll reports whether a vertex has all permits of its class.
 func (c *class) holdsAll(w *work) bool {
@@ -158,7 +179,7 @@ func (l *Loop) classify(x *vertex, w *work) int32 {
 	for _, wl := range limits {
 		key = append(append(key, 0), wl.Name...)
 	}
-	if c, ok := l.byClass[string(key)]; ok {
+	if c, ok := l.queues.byClass[string(key)]; ok {
 		return c
 	}
 	c := &class{lane: w.step.Lane, pool: l.permits.poolOf(name)}
@@ -170,9 +191,14 @@ func (l *Loop) classify(x *vertex, w *work) int32 {
 		c.limitNames = append(c.limitNames, wl.Name)
 	}
 	c.lack = newLack(c, l.now)
-	l.classes = append(l.classes, c)
-	id := int32(len(l.classes) - 1 + firstClass)
-	l.byClass[string(key)] = id
+	return l.queues.add(string(key), c)
+}
+
+// add adds a class, and returns its number.
+func (qs *queues) add(key string, c *class) int32 {
+	qs.classes = append(qs.classes, c)
+	id := int32(len(qs.classes) - 1 + firstClass)
+	qs.byClass[key] = id
 	return id
 }
 
@@ -224,35 +250,40 @@ func (l *Loop) park(v int, until time.Time) {
 	l.permits.leave(w)
 	w.until = until
 	l.move(v, parked)
-	l.waits = append(l.waits, v)
+	l.queues.parked = append(l.queues.parked, v)
 }
 
 // unpark ends the wait of parked vertices whose time has come.
 func (l *Loop) unpark() {
-	left := l.waits[:0]
-	due := []int(nil)
-	for _, v := range l.waits {
-		until := l.vertices[v].work.until
+	for _, v := range l.queues.due(l.workers.settledAt) {
+		l.enqueue(v)
+	}
+}
+
+// due removes the parked vertices whose time has come, and returns them. settledAt is the time of those that wait for
+// the survey of workers.
+func (qs *queues) due(settledAt time.Time) (due []int) {
+	left := qs.parked[:0]
+	for _, v := range qs.parked {
+		until := qs.vertices[v].work.until
 		if until.IsZero() {
-			until = l.workers.settledAt
+			until = settledAt
 		}
-		if l.now.Before(until) && !l.halted() {
+		if qs.now.Before(until) && !qs.halted() {
 			left = append(left, v)
 		} else {
 			due = append(due, v)
 		}
 	}
-	l.waits = left
-	for _, v := range due {
-		l.enqueue(v)
-	}
+	qs.parked = left
+	return due
 }
 
 // launch sends the task of a vertex that has its permits.
 func (l *Loop) launch(v int) {
 	x := &l.vertices[v]
 	w := x.work
-	c := l.classes[x.class-firstClass]
+	c := l.queues.of(x)
 	w.pool = c.pool.name
 	if c.lane == program.Fast {
 		l.move(v, calling)
@@ -263,4 +294,31 @@ func (l *Loop) launch(v int) {
 		return
 	}
 	l.intend(v)
+}
+
+// wants counts what all ready vertices could use.
+func (qs *queues) wants() {
+	for i, c := range qs.classes {
+		if n := qs.sched.ReadyIn(i + firstClass); n > 0 && c.served() {
+			c.want(n)
+		}
+	}
+}
+
+// want counts what n ready vertices of the class could use.
+func (c *class) want(n int) {
+	for lim := range c.needs() { // a narrow limit is no use beyond what the wider ones let through
+		if lim.slots > 0 {
+			n = min(n, lim.slots)
+		}
+	}
+	if c.places != nil {
+		c.places.soon += c.passing(n)
+	}
+	for lim := range c.needs() {
+		lim.want += n
+		lim.short = lim.short || n == 0
+		n = min(n, lim.spare)
+		lim.spare -= n
+	}
 }

@@ -188,26 +188,6 @@ func (l *Loop) settle(v int) {
 	l.sched.Done(v)
 }
 
-// confirm acknowledges the message of the result that the vertex has accepted, if there is one. Its permits are
-// released once that is done, or at once without a message.
-func (ps *permits) confirm(w *work) {
-	ps.releasePlace(w)
-	if w.delivery == 0 {
-		ps.free(w.permits)
-		w.permits = nil
-		return
-	}
-	ps.acking[w.delivery] = w.permits
-	w.permits = nil
-	ps.do(Ack{w.delivery})
-	w.delivery = 0
-}
-
-func (ps *permits) onAcked(e Acked) {
-	ps.free(ps.acking[e.Delivery])
-	delete(ps.acking, e.Delivery)
-}
-
 // skip settles the vertices that the scheduler has skipped.
 func (l *Loop) skip(skips []sched.Skip) {
 	if len(skips) == 0 {
@@ -217,7 +197,7 @@ func (l *Loop) skip(skips []sched.Skip) {
 	for _, s := range skips {
 		x := &l.vertices[s.Vertex]
 		if x.phase == queued {
-			l.dequeue(x)
+			l.queues.dequeue(x)
 		}
 		l.move(s.Vertex, settled)
 		x.work = nil
@@ -253,7 +233,7 @@ func closed(s journal.Status) bool {
 // onCommitted continues what has waited for its record to be durable.
 func (l *Loop) onCommitted(e Committed) {
 	for _, r := range e.Records {
-		l.saving--
+		l.records.saving--
 		switch r.Kind {
 		case Wanted:
 			l.enqueue(r.Vertex)

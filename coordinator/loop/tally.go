@@ -83,7 +83,7 @@ func (t *tally) skip(x *vertex) {
 }
 
 // sample records how long an operation took, without the time that it waited.
-func (l *Loop) sample(x *vertex, w *work, took time.Duration) {
+func (t *tally) sample(x *vertex, w *work, took time.Duration) {
 	w.spent += took
 	if x.hidden {
 		return
@@ -91,10 +91,10 @@ func (l *Loop) sample(x *vertex, w *work, took time.Duration) {
 	if w.step.Bad() {
 		return
 	}
-	if l.durations == nil {
-		l.durations = map[string]time.Duration{}
+	if t.durations == nil {
+		t.durations = map[string]time.Duration{}
 	}
-	l.durations[DurationKey(w.desc)] = took
+	t.durations[DurationKey(w.desc)] = took
 }
 
 // Durations returns how long the operations of this run took, by DurationKey.
@@ -110,7 +110,7 @@ func (l *Loop) progress() Counts {
 		c.Pools[p.name] = p.PoolCounts
 		c.Running += p.Running
 	}
-	c.Left = l.estimate(c.Running)
+	c.Left = l.estimate(&l.queues, l.permits.limitOrder, c.Running)
 	return c
 }
 
@@ -128,7 +128,7 @@ func (l *Loop) showProgress() {
 		}
 	}
 	if l.Traced {
-		l.showWaits()
+		l.queues.showWaits()
 	}
 	if waits := l.missing(); !slices.EqualFunc(waits, l.told, Wait.equal) {
 		l.told = waits

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/graph/sched"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
@@ -84,6 +85,7 @@ func (p phase) under() bool {
 // table has the vertices of a run, by number, and the lists of those that something is under way for.
 type table struct {
 	*common
+	sched    *sched.Scheduler // which of them is next
 	vertices []vertex
 	counts   [phases]int
 	under    int   // vertices whose phase ends by itself
