@@ -157,7 +157,7 @@ func (l *Loop) isOpen(of wire.AttemptID) bool {
 		return true
 	}
 	if x.work != nil {
-		return x.work.attempt == of && !a.taken && !x.work.over
+		return x.work.attempt == of && !a.taken && x.work.effect != over
 	}
 	p := l.Past[a.vertex]
 	return x.phase == idle && p.open != nil && p.open.Attempt == string(of)
@@ -187,9 +187,13 @@ func (l *Loop) restoreVertex(v int, p *journalled) bool {
 		l.unheard--
 		o := p.open
 		x.work = &work{
-			desc: l.Program.Describe(v), out: -1, adopted: true, permits: p.permits,
+			desc: l.Program.Describe(v), out: -1, permits: p.permits,
 			attempt: wire.AttemptID(o.Attempt), pool: o.Pool, worker: o.Worker, called: o.At,
-			suspected: p.suspected, reason: p.reason, ended: p.over,
+			suspected: p.suspected, reason: p.reason,
+		}
+		become(v, &x.work.origin, adopted)
+		if p.over {
+			become(v, &x.work.effect, ended)
 		}
 		l.move(v, preparing)
 		l.do(Prepare{v, p.ops, p.worker})
@@ -225,11 +229,9 @@ func (l *Loop) resumeAttempt(v int) {
 		switch {
 		case w.worker != "":
 		case l.stops():
-			w.asking, w.reason = true, "the run was interrupted"
-			l.do(Revoke{v, l.ref(w), w.reason})
+			l.revoke(v, "the run was interrupted")
 		default:
-			w.asking = true
-			l.do(ReadClaim{v, l.ref(w)})
+			l.readRegister(v)
 		}
 	}
 	if p.early != nil {

@@ -45,7 +45,7 @@ func (l *Loop) canWait(r *Record) bool {
 		return false
 	}
 	w := l.vertices[r.Vertex].work
-	if w.bad || w.attempt != "" || len(w.permits) > 0 || w.place.limit != nil || l.Past[r.Vertex] != nil {
+	if w.step.Bad() || w.attempt != "" || len(w.permits) > 0 || w.place.limit != nil || l.Past[r.Vertex] != nil {
 		return false
 	}
 	for after := range l.Program.Graph().After(r.Vertex) {

@@ -77,7 +77,11 @@ type attempt struct {
 func (l *Loop) intend(v int) {
 	w := l.vertices[v].work
 	w.attempt, w.worker, w.answer = l.Attempt(), "", nil
-	w.posted, w.published, w.asking = false, false, false
+	set(v, &w.sending, unsent)
+	set(v, &w.register, quiet)
+	if w.origin == adopted {
+		become(v, &w.origin, continued)
+	}
 	l.attempts[w.attempt] = &attempt{vertex: v, pool: w.pool}
 	l.move(v, intending)
 	e := l.event(v, journal.Dispatch)
@@ -92,7 +96,7 @@ func (l *Loop) intend(v int) {
 // the attempt, which nobody has seen.
 func (l *Loop) send(v int) {
 	w := l.vertices[v].work
-	if l.halted() && !w.adopted {
+	if l.halted() && w.origin == own {
 		l.discardAttempt(v, "the run was stopped")
 		return
 	}
@@ -109,44 +113,47 @@ func (l *Loop) post(v int) {
 	task.Run, task.Attempt = l.Run, w.attempt
 	w.sent = l.now
 	var permits []PermitKey
-	if !w.adopted && !w.published {
+	if w.origin == own && w.sending != published {
 		permits = w.keys()
 	}
 	act := Publish{Vertex: v, Ref: l.ref(w), Task: &task, Permits: permits}
-	if w.maker != "" && !w.handed {
-		act.To, act.After, w.handed = w.maker, w.after, true
+	if w.maker != "" {
+		act.To, act.After = w.maker, w.after
+		w.maker, w.after = "", ""
 	}
 	l.do(act)
 }
 
 func (l *Loop) onPublished(e Published) {
 	x := &l.vertices[e.Vertex]
-	if x.phase != publishing || x.work.attempt != e.Attempt {
+	w := x.work
+	if x.phase != publishing || w.attempt != e.Attempt {
 		return // its result was faster
 	}
 	switch lost := errors.Is(e.Err, wire.ErrPermitLost); {
-	case lost && x.work.posted: // nothing was sent this time, but perhaps before
-		x.work.asking, x.work.reason = true, "its permit was lost"
+	case lost && w.sending != unsent: // nothing was sent this time, but perhaps before
 		l.move(e.Vertex, running)
-		l.do(Revoke{e.Vertex, l.ref(x.work), x.work.reason})
+		l.revoke(e.Vertex, "its permit was lost")
 		return
 	case lost: // nothing was ever sent
 		// Until that is recorded, it is not certain that this process still has the run: another one may have taken over the
 		// permits, and the operation.
-		x.work.noPermit = true
+		become(e.Vertex, &w.sending, barred)
 		l.discardAttempt(e.Vertex, "its permit was lost")
 		return
 	}
-	x.work.posted = true
-	doing := fmt.Sprintf("publishing the task for %s", x.work.desc.Address)
-	switch first := x.work.refused.Stopped(); {
-	case l.repeatedly(&x.work.refused, doing, e.Err):
+	doing := fmt.Sprintf("publishing the task for %s", w.desc.Address)
+	if w.sending == unsent {
+		become(e.Vertex, &w.sending, posted)
+	}
+	switch first := w.refused.Stopped(); {
+	case l.repeatedly(&w.refused, doing, e.Err):
 	case e.Err == nil:
-		x.work.published = true
+		set(e.Vertex, &w.sending, published)
 	case first && !Outage(e.Err) && !errors.Is(e.Err, wire.ErrStore): // of that, probe tells
 		l.tell(e.Vertex, diag.List{diag.New(diag.Warning, "Failed to publish a task",
 			fmt.Sprintf("The task for %s could not be put into the stream of pool %q; this is repeated. The error "+
-				"was: %s.", x.work.desc.Address, x.work.pool, e.Err), nil)})
+				"was: %s.", w.desc.Address, w.pool, e.Err), nil)})
 	}
 	l.move(e.Vertex, running)
 }
@@ -220,7 +227,7 @@ func (l *Loop) onArrived(e Arrived) {
 	case e.Result.NotStarted:
 		l.notStarted(a.vertex, wire.DiagsFromWire(e.Result.Diagnostics))
 	case e.Result.Doubt != "":
-		if !w.over { // else it has been told
+		if w.effect != over { // else it has been told
 			l.tell(a.vertex, wire.DiagsFromWire(e.Result.Diagnostics))
 		}
 		w.answer = e.Result.Answer
@@ -259,7 +266,7 @@ func (l *Loop) onUnreadable(e Unreadable) {
 	}
 	x := &l.vertices[a.vertex]
 	if w := x.work; w != nil && w.attempt == e.Ref.Attempt && (x.phase == running || x.phase == publishing) {
-		w.over = true
+		set(a.vertex, &w.effect, over)
 		l.suspect(a.vertex, "its result could not be read: "+e.Err.Error())
 	}
 }
@@ -304,11 +311,11 @@ func (l *Loop) requeue(v int) {
 	w := l.vertices[v].work
 	l.arrive(v)
 	l.attempts[w.attempt].revoked = w.delivery == 0
-	if w.noPermit {
-		w.noPermit = false
+	if w.sending == barred {
 		l.permits.drop(w)
 	}
 	l.permits.confirm(w)
-	w.attempt, w.worker, w.adopted = "", "", false
+	w.attempt, w.worker = "", ""
+	set(v, &w.origin, own)
 	l.enqueue(v)
 }

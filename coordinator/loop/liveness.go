@@ -124,13 +124,12 @@ func (l *Loop) abandonWithoutTransport() {
 func (l *Loop) recheckClaims(dead *worker) {
 	for _, v := range l.out {
 		x := &l.vertices[v]
-		if x.phase != running || x.work.worker != "" || x.work.asking {
+		if x.phase != running || x.work.worker != "" || x.work.register != quiet {
 			continue
 		}
 		for _, p := range dead.Pools {
 			if p == x.work.pool {
-				x.work.asking = true
-				l.do(ReadClaim{v, l.ref(x.work)})
+				l.readRegister(v)
 				break
 			}
 		}
@@ -145,19 +144,33 @@ func (l *Loop) watch(v int) {
 		return
 	}
 	switch {
-	case w.worker == "" && w.asking:
-	case w.worker == "" && !w.published && l.now.Sub(w.sent) >= time.Second:
+	case w.worker == "" && w.register != quiet:
+	case w.worker == "" && w.sending != published && l.now.Sub(w.sent) >= time.Second:
 		l.move(v, publishing)
 		l.post(v)
 	case w.worker == "" && l.now.Sub(w.sent) >= claimWait && !l.stops():
-		w.asking = true
-		l.do(ReadClaim{v, l.ref(w)})
+		l.readRegister(v)
 	case w.worker == "":
 	default:
 		if why := l.workers.unfinished(w.pool, w.worker, w.listed); why != "" {
 			l.suspect(v, why)
 		}
 	}
+}
+
+// readRegister asks who holds the attempt of a vertex.
+func (l *Loop) readRegister(v int) {
+	w := l.vertices[v].work
+	set(v, &w.register, reading)
+	l.do(ReadClaim{v, l.ref(w)})
+}
+
+// revoke asks for a tombstone in the register of the attempt of a vertex, so that nobody may start it.
+func (l *Loop) revoke(v int, reason string) {
+	w := l.vertices[v].work
+	set(v, &w.register, revoking)
+	w.reason = reason
+	l.do(Revoke{v, l.ref(w), reason})
 }
 
 // onRegistered processes the content of an attempt's register.
@@ -167,7 +180,7 @@ func (l *Loop) onRegistered(e Registered) {
 	if w == nil || w.attempt != e.Attempt {
 		return
 	}
-	w.asking = false
+	set(e.Vertex, &w.register, quiet)
 	if x.phase != running && x.phase != publishing && x.phase != doubtful || e.Err != nil {
 		return
 	}
@@ -183,7 +196,8 @@ func (l *Loop) onRegistered(e Registered) {
 		l.discardAttempt(e.Vertex, "it was revoked: "+w.reason)
 	case e.Found:
 		l.held(e.Vertex, e.Claim.Worker)
-		w.listed, w.published = l.now, true
+		w.listed = l.now
+		set(e.Vertex, &w.sending, published)
 	case x.phase == running && !l.halted():
 		l.move(e.Vertex, publishing)
 		l.post(e.Vertex)
@@ -204,7 +218,7 @@ func (l *Loop) recordDoubt(v int, reason string) {
 		l.suspects = append(l.suspects, v)
 	}
 	e := l.event(v, journal.Suspect)
-	e.Detail, e.Over = reason, w.over
+	e.Detail, e.Over = reason, w.effect == over
 	changes := l.doubt(v, state.Doubt{
 		Run: l.Run, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool, Operation: w.desc.Action,
 		Started: w.called,
@@ -263,7 +277,7 @@ func (w *work) withResolvedDoubt(changes []state.Change) []state.Change {
 // released once that is durable.
 func (l *Loop) admitDoubt(v int, reason string) {
 	x := &l.vertices[v]
-	x.work.over = true
+	set(v, &x.work.effect, over)
 	if x.phase != doubtful {
 		l.suspect(v, reason)
 		return
@@ -280,7 +294,7 @@ func (l *Loop) onSuspected(v int) {
 		return
 	}
 	l.permits.releasePlace(w) // its worker has no slot any more, or an unknown one
-	if w.over {
+	if w.effect == over {
 		l.arrive(v)
 		l.permits.confirm(w)
 	}
@@ -311,10 +325,10 @@ func (l *Loop) giveUp() {
 			heard = w.listed
 		}
 		wait := l.DoubtWait
-		if w.ended {
+		if w.effect == ended {
 			wait = min(wait, wire.DeadAfter)
 		}
-		if !w.over && !l.halted() && l.now.Sub(heard) < wait {
+		if w.effect != over && !l.halted() && l.now.Sub(heard) < wait {
 			left = append(left, v)
 			continue
 		}
@@ -351,7 +365,7 @@ func (l *Loop) settleInDoubt(v int) {
 		Vertex: v, Address: w.desc.Address, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool,
 		Reason: w.reason, Started: w.called,
 		Answer: (*state.Answer)(w.answer)})
-	if !w.over && !w.ended {
+	if w.effect == mayRun {
 		l.permits.keep(w.attempt, w.permits...)
 	}
 	l.tally.discount(x)

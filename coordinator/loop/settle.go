@@ -13,7 +13,7 @@ func (l *Loop) onPrepared(e Prepared) {
 	x := &l.vertices[e.Vertex]
 	w := x.work
 	w.step = e.Step
-	if w.adopted {
+	if w.origin == adopted {
 		l.resumeAttempt(e.Vertex)
 		return
 	}
@@ -53,14 +53,8 @@ func (l *Loop) nextPhase(v int) {
 		l.grow(w.step.Growth)
 		x = &l.vertices[v]
 	}
-	if w.step.Finished() {
-		w.bad = w.step.Bad()
+	if w.step.Finished() || w.step.Bad() { // a task of a vertex that the program says has failed is not sent
 		l.conclude(v)
-		return
-	}
-	if w.step.Bad() {
-		w.bad = true
-		l.conclude(v) // the program asks for a task of a vertex that it says has failed: the failure counts
 		return
 	}
 	r := Record{Vertex: v, Kind: Wanted, Changes: w.withResolvedDoubt(w.step.Changes)}
@@ -93,12 +87,12 @@ func (l *Loop) nextPhase(v int) {
 func (l *Loop) onUnstorable(v int, safely bool) {
 	w := l.vertices[v].work
 	if !safely || !l.Durable {
-		w.bad = true
 		w.step.Changes = nil
 		l.conclude(v)
 		return
 	}
-	w.over, w.answer = true, w.step.Doubt.Answer
+	set(v, &w.effect, over)
+	w.answer = w.step.Doubt.Answer
 	l.suspect(v, w.step.Doubt.Reason)
 }
 
@@ -107,7 +101,8 @@ func (l *Loop) onUnstorable(v int, safely bool) {
 func (l *Loop) conclude(v int) {
 	x := &l.vertices[v]
 	w := x.work
-	recorded := l.Durable && (x.status != journal.Waiting || !x.hidden && (w.bad || len(w.step.Changes) > 0))
+	bad := w.step.Bad()
+	recorded := l.Durable && (x.status != journal.Waiting || !x.hidden && (bad || len(w.step.Changes) > 0))
 	if !recorded && (!l.Durable || len(w.step.Changes) == 0) {
 		l.settle(v)
 		return
@@ -115,14 +110,14 @@ func (l *Loop) conclude(v int) {
 	r := Record{Vertex: v, Kind: Concluded, Changes: w.withResolvedDoubt(w.step.Changes)}
 	if recorded {
 		kind := journal.Finish
-		if w.bad {
+		if bad {
 			kind = journal.Fail
 		}
 		e := l.event(v, kind)
 		if w.attempt == "" { // else its dispatch has them
 			e.Waits = w.waits
 		}
-		if w.bad {
+		if bad {
 			e.Detail = failureText(w.step.Diags)
 		}
 		e.Took, e.Waited, e.Sequence = w.took(l.now), w.waited(l.now), w.sequence
@@ -159,6 +154,7 @@ func (w *work) waited(now time.Time) time.Duration {
 func (l *Loop) settle(v int) {
 	x := &l.vertices[v]
 	w := x.work
+	bad := w.step.Bad()
 	l.arrive(v)
 	l.move(v, settled)
 	l.permits.confirm(w)
@@ -170,17 +166,17 @@ func (l *Loop) settle(v int) {
 		shown := about(ShownFinished, v, &w.desc)
 		shown.Notes, shown.Took = w.step.Notes, w.took(l.now)
 		shown.At, shown.Worker, shown.Attempt = l.now, w.worker, w.attempt
-		if w.bad {
+		if bad {
 			shown.Kind, shown.Reason = ShownFailed, failureText(w.step.Diags)
 		}
 		l.do(shown)
 	}
 	x.work = nil
-	l.tally.settle(x, w.bad)
-	if !w.bad && !x.hidden {
+	l.tally.settle(x, bad)
+	if !bad && !x.hidden {
 		l.learn(x, w.took(l.now))
 	}
-	if w.bad {
+	if bad {
 		l.failed = append(l.failed, Failure{Vertex: v, Address: w.desc.Address})
 		l.skip(l.sched.Fail(v))
 		return
@@ -241,7 +237,7 @@ func (l *Loop) onCommitted(e Committed) {
 			l.send(r.Vertex)
 		case Advanced:
 			w := l.vertices[r.Vertex].work
-			w.maker, w.after, w.handed = w.worker, w.attempt, false
+			w.maker, w.after = w.worker, w.attempt
 			l.arrive(r.Vertex)
 			ps, seat := w.permits, w.place
 			w.permits, w.place = nil, permit{}

@@ -26,8 +26,7 @@ func (l *Loop) onInterrupted(e Interrupted) {
 		x := &l.vertices[v]
 		w := x.work
 		if w.step.Lane == program.Safe && (x.phase == running || x.phase == publishing) && w.worker == "" {
-			w.asking, w.reason = true, "the run was interrupted"
-			l.do(Revoke{v, l.ref(w), w.reason})
+			l.revoke(v, "the run was interrupted")
 		}
 	}
 	for _, lim := range l.permits.limitOrder {
@@ -49,7 +48,7 @@ func (l *Loop) onAbandoned() {
 	}
 	for v := range l.vertices {
 		if p := l.vertices[v].phase; p == running || p == publishing {
-			l.vertices[v].work.over = true // nothing runs any more, so the permits are free
+			set(v, &l.vertices[v].work.effect, over) // nothing runs any more, so the permits are free
 			l.suspect(v, "the coordinator was ended while its own worker was at work")
 		}
 	}

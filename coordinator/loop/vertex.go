@@ -97,8 +97,8 @@ type table struct {
 type vertex struct {
 	phase  phase
 	status journal.Status // what the journal says; Waiting when it says nothing
-	hidden bool
-	class  int32 // while queued
+	hidden bool           // a fact of its description that never changes, and so no status
+	class  int32          // while queued
 	weight float32
 	kind   int32 // what kind of operation it is, where it is not hidden; see estimate.go
 	ops    int16 // operations that are done
@@ -124,29 +124,24 @@ type work struct {
 	mark     []time.Duration // while queued: the sums of its class when it came; see waitAccount
 	waits    []journal.Wait  // what it has waited for in queues
 
-	maker     string         // who did the operation before this one, and keeps a slot since
+	maker     string         // who did the operation before this one, and keeps a slot until the task is offered to it
 	after     wire.AttemptID // which that was
-	handed    bool           // the task was offered to the maker
 	attempt   wire.AttemptID
+	origin    origin  // who has made the attempt
+	sending   sending // where its task is
+	register  register
+	effect    effect
 	pool      string
-	noPermit  bool         // one of its permits was lost before the task was ever sent
-	posted    bool         // the stream may hold the task: an answer about that may have been lost
-	published bool         // the stream is known to hold the task
 	sent      time.Time    // when it was published last
 	refused   FailureTimer // with publishing
-	asking    bool         // its register is being read, or the attempt revoked
 	worker    string       // who holds it, when that is known
 	listed    time.Time    // when the holder was known to hold it
 	suspected time.Time    // when it became doubtful
 	reason    string       // why
 	answer    *wire.Answer // that came, but cannot be kept
-	adopted   bool         // dispatched by a process that is gone
 
 	delivery int    // of the result that is being taken; 0: none
 	sequence uint64 // where that is in the stream
-	over     bool   // in doubt, but nothing runs any more
-	ended    bool   // adopted in doubt, and nothing ran any more then; at most its result waits in the stream
-	bad      bool   // the conclusion is a failure
 
 	resolvedDoubt []state.Change // that take back what was said in doubt; to be recorded
 }
