@@ -220,8 +220,7 @@ func (l *Loop) resumeAttempt(v int) {
 		l.suspects = append(l.suspects, v)
 	case w.step.Task == nil || w.step.Bad():
 		l.tell(v, w.step.Diags)
-		l.move(v, doubtful)
-		l.recordDoubt(v, "its configuration could not be evaluated again")
+		l.suspect(v, "its configuration could not be evaluated again")
 		return
 	default:
 		l.move(v, running)
@@ -242,8 +241,8 @@ func (l *Loop) resumeAttempt(v int) {
 }
 
 // hold keeps a result until its vertex is prepared again.
-func (l *Loop) hold(v int, e Arrived) {
-	p := l.Past[v]
+func (m Past) hold(v int, e Arrived) {
+	p := m[v]
 	if p == nil || p.open == nil {
 		panic(fmt.Sprintf("loop: a result came for vertex %d, which was not dispatched", v))
 	}

@@ -138,6 +138,12 @@ func (e *ending) fail(err error) {
 	}
 }
 
+// Err returns the error that keeps the run from continuing; nil while it goes on, and after it has ended normally.
+func (e *ending) Err() error { return e.err }
+
+// Break ends the run after Step has panicked. After that only Err and Outcome may be called.
+func (e *ending) Break(bug error) { e.err = bug }
+
 // goneAfter is how long a run that is asked to stop waits for a transport that is away.
 const goneAfter = 5 * time.Second
 

@@ -205,7 +205,7 @@ func (l *Loop) onArrived(e Arrived) {
 	switch x.phase {
 	case publishing, running, doubtful:
 	case idle, preparing: // adopted from a process that is gone: the program must be told first
-		l.hold(a.vertex, e)
+		l.Past.hold(a.vertex, e)
 		return
 	case settled:
 		l.retain(e.Delivery, e.Sequence) // the run goes on without it
@@ -231,7 +231,8 @@ func (l *Loop) onArrived(e Arrived) {
 			l.tell(a.vertex, wire.DiagsFromWire(e.Result.Diagnostics))
 		}
 		w.answer = e.Result.Answer
-		l.admitDoubt(a.vertex, e.Result.Doubt)
+		set(a.vertex, &w.effect, over) // so the permits are released once that is durable
+		l.suspect(a.vertex, e.Result.Doubt)
 	default:
 		if w.step.Task == nil || !w.step.Task.More {
 			l.permits.releasePlace(w) // the worker's slot is free

@@ -12,14 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-func (l *Loop) onBeat(e Beat) {
-	for _, pool := range e.Pools { // one, except in tests
-		l.processHeartbeat(pool, e.Heartbeat.For(pool))
-	}
-}
-
-// processHeartbeat processes a worker's heartbeat about one of its pools.
-func (l *Loop) processHeartbeat(pool string, h wire.Heartbeat) {
+// onBeat processes a worker's heartbeat about one of its pools.
+func (l *Loop) onBeat(pool string, h wire.Heartbeat) {
 	w, isNew := l.workers.find(pool, h.Worker)
 	if w == nil {
 		return
@@ -31,9 +25,9 @@ func (l *Loop) processHeartbeat(pool string, h wire.Heartbeat) {
 			l.tell(-1, diag.List{diag.New(diag.Warning, "Worker of another version", detail, nil)})
 		}
 	}
-	l.count(w, false)
+	l.permits.staff(w, false)
 	w.Heartbeat, w.seen = h, l.now
-	l.count(w, !h.Draining && !h.Leaving && h.Protocol == wire.ProtocolVersion)
+	l.permits.staff(w, !h.Draining && !h.Leaving && h.Protocol == wire.ProtocolVersion)
 	l.permits.fit(l.permits.poolOf(pool), l.workers.surveyed())
 	for _, id := range h.Attempts {
 		a := l.attempts[id]
@@ -44,14 +38,6 @@ func (l *Loop) processHeartbeat(pool string, h wire.Heartbeat) {
 			l.held(a.vertex, h.Worker)
 			x.listed = l.now
 		}
-	}
-}
-
-// count updates the number of live workers of the worker's pools.
-func (l *Loop) count(w *worker, takes bool) {
-	if w.takes != takes {
-		w.takes = takes
-		l.permits.staff(w.Pools, w.Slots, takes)
 	}
 }
 
@@ -92,7 +78,7 @@ func (l *Loop) onTicked(e Ticked) {
 	l.unpark()
 	for _, w := range l.workers.order {
 		if w.takes && l.workers.silent(w.seen) {
-			l.count(w, false)
+			l.permits.staff(w, false)
 			l.recheckClaims(w)
 		}
 	}
@@ -101,10 +87,10 @@ func (l *Loop) onTicked(e Ticked) {
 	}
 	l.permits.checkPlaces(l.workers.surveyed())
 	l.permits.checkLimits()
-	l.checkUnavailablePools()
-	if held := l.blockedLimit(); held != nil {
-		l.interruptBlocked(held)
+	if l.Durable && !l.halted() {
+		l.workers.checkTaking(l.permits.poolOrder, l.unclaimed())
 	}
+	l.interruptBlocked()
 	l.showProgress()
 }
 
@@ -204,15 +190,14 @@ func (l *Loop) onRegistered(e Registered) {
 	}
 }
 
-// suspect records that the outcome of an attempt is unknown.
+// suspect records that the outcome of an attempt is unknown. The journal gets that also of a vertex that is in doubt
+// already: it may be known only now that nothing runs any more, and a run that is resumed would take the permits again.
 func (l *Loop) suspect(v int, reason string) {
-	l.move(v, doubtful)
-	l.recordDoubt(v, reason)
-}
-
-// recordDoubt is suspect for a vertex that is in doubt already, but not in the journal.
-func (l *Loop) recordDoubt(v int, reason string) {
-	w := l.vertices[v].work
+	x := &l.vertices[v]
+	if x.phase != doubtful {
+		l.move(v, doubtful)
+	}
+	w := x.work
 	w.suspected, w.reason = l.now, reason
 	if !slices.Contains(l.suspects, v) {
 		l.suspects = append(l.suspects, v)
@@ -244,8 +229,8 @@ func (l *Loop) suspectUnseen(v int, reason string) {
 }
 
 // doubt asks the program for the state change that marks an object as in doubt.
-func (l *Loop) doubt(v int, d state.Doubt) []state.Change {
-	if p, ok := l.Program.(program.Doubter); ok {
+func (s *Settings) doubt(v int, d state.Doubt) []state.Change {
+	if p, ok := s.Program.(program.Doubter); ok {
 		return p.Doubt(v, d)
 	}
 	return nil
@@ -271,19 +256,6 @@ func (w *work) withResolvedDoubt(changes []state.Change) []state.Change {
 	all := append(w.resolvedDoubt, changes...)
 	w.resolvedDoubt = nil
 	return all
-}
-
-// admitDoubt processes a worker's report that it does not know the outcome. Nothing runs any more, so the permits are
-// released once that is durable.
-func (l *Loop) admitDoubt(v int, reason string) {
-	x := &l.vertices[v]
-	set(v, &x.work.effect, over)
-	if x.phase != doubtful {
-		l.suspect(v, reason)
-		return
-	}
-	// The journal must say so too, or a run that is resumed would take the permits again, and wait.
-	l.recordDoubt(v, reason)
 }
 
 // onSuspected continues once it is durable that a vertex is in doubt.

@@ -141,7 +141,8 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 	l.now = now
 	switch e := in.(type) {
 	case Began:
-		l.begin()
+		l.workers.begin(l.SettleFor)
+		l.adopt()
 	case Prepared:
 		l.onPrepared(e)
 	case Completed:
@@ -159,7 +160,7 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 	case Contention:
 		l.permits.onContention(e)
 	case Blocked:
-		l.permits.limits[e.Limit].blockers, l.permits.limits[e.Limit].holders = e.Addresses, e.Holders
+		l.permits.onBlocked(e)
 	case Committed:
 		l.onCommitted(e)
 	case Published:
@@ -175,7 +176,9 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 	case Registered:
 		l.onRegistered(e)
 	case Beat:
-		l.onBeat(e)
+		for _, pool := range e.Pools { // one, except in tests
+			l.onBeat(pool, e.Heartbeat.For(pool))
+		}
 	case Probed:
 		l.store.probed(e)
 	case LostData:
@@ -199,12 +202,6 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 	_, ticked := in.(Ticked)
 	l.records.flush(l.counts[calling], ticked)
 	return l.acts
-}
-
-// begin adopts the attempts and permits of an earlier process of the run.
-func (l *Loop) begin() {
-	l.workers.begin(l.SettleFor)
-	l.adopt()
 }
 
 // advance starts what can be started.
@@ -377,9 +374,3 @@ func (l *Loop) Over() bool {
 	}
 	return l.sched.Finished()
 }
-
-// Err returns the error that keeps the run from continuing; nil while it goes on, and after it has ended normally.
-func (l *Loop) Err() error { return l.err }
-
-// Break ends the run after Step has panicked. After that only Err and Outcome may be called.
-func (l *Loop) Break(bug error) { l.err = bug }

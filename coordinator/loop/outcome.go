@@ -25,7 +25,7 @@ type Outcome struct {
 func (l *Loop) Outcome() Outcome {
 	out := Outcome{
 		Failed: l.failed, Skipped: l.skipped, InDoubt: l.doubted,
-		Interrupted: l.stops() && !l.sched.Finished(), Cancelled: l.cancels(), Counts: l.progress(),
+		Interrupted: l.stops() && !l.sched.Finished(), Cancelled: l.cancels(), Counts: l.progress(&l.queues, &l.permits),
 	}
 	slices.SortStableFunc(l.problems, func(a, b problem) int { return a.vertex - b.vertex })
 	for _, p := range l.problems {

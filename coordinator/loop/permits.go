@@ -251,6 +251,12 @@ func (ps *permits) onRefused(e Refused, open func(wire.AttemptID) bool) {
 	ps.forget(lim, e.ID)
 }
 
+// onBlocked notes who holds the permits of a limit.
+func (ps *permits) onBlocked(e Blocked) {
+	lim := ps.limits[e.Limit]
+	lim.blockers, lim.holders = e.Addresses, e.Holders
+}
+
 // available returns how many idle permits there are.
 func (lim *limit) available() int {
 	if lim.local {

@@ -2,7 +2,9 @@ package loop
 
 import (
 	"iter"
+	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -16,6 +18,19 @@ import (
 
 // maxSlots is the most slots that a worker is believed to have.
 const maxSlots = 1 << 16
+
+// pool is this run's view of a pool of workers.
+type pool struct {
+	name    string
+	live    int     // workers that take work
+	slots   int     // that they have
+	missing bool    // a call found nobody
+	places  *limit  // nil until something is placed here
+	load    float64 // the weights of what waits, in seconds
+	// troubledSince is since when tasks wait here, and no worker takes any; zero: not so.
+	troubledSince time.Time
+	PoolCounts
+}
 
 // placesOf returns the limit that counts the places of a pool. If no other coordinator uses the pool, the limit is
 // local and needs no messages.
@@ -123,10 +138,14 @@ func (qs *queues) mostUrgentClass() int {
 	return best
 }
 
-// staff counts a worker with a number of slots among the live ones of pools, or not any more.
-func (ps *permits) staff(pools []string, slots int, takes bool) {
-	slots = min(max(slots, 1), maxSlots)
-	for _, name := range pools {
+// staff counts a worker among the live ones of its pools, or not any more.
+func (ps *permits) staff(w *worker, takes bool) {
+	if w.takes == takes {
+		return
+	}
+	w.takes = takes
+	slots := min(max(w.Slots, 1), maxSlots)
+	for _, name := range w.Pools {
 		p := ps.poolOf(name)
 		if takes {
 			p.live++
@@ -137,4 +156,36 @@ func (ps *permits) staff(pools []string, slots int, takes bool) {
 			p.slots -= slots
 		}
 	}
+}
+
+func (ps *permits) poolOf(name string) *pool {
+	p := ps.pools[name]
+	if p == nil {
+		p = &pool{name: name}
+		ps.pools[name] = p
+		ps.poolOrder = append(ps.poolOrder, p)
+	}
+	return p
+}
+
+func (ps *permits) isLive(name string) bool {
+	p := ps.pools[name]
+	return p != nil && p.live > 0
+}
+
+// firstLive returns the first of the pools that has workers; empty if none is known to have any.
+func (ps *permits) firstLive(pools []string) string {
+	for _, name := range pools {
+		if ps.isLive(name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// unheard reports whether workers that a vertex could run on have not sent a heartbeat yet: those of the pool of its
+// region or, for a question, of the pools that may be asked.
+func (ps *permits) unheard(p *program.Placement) bool {
+	return len(p.Among) > 0 && !ps.Embedded && ps.firstLive(p.Among) == "" ||
+		p.Region != "" && !ps.isLive(p.Region) || p.ProviderRegion != "" && !ps.isLive(p.ProviderRegion)
 }

@@ -39,19 +39,6 @@ type queues struct {
 
 func newQueues(t *table) queues { return queues{table: t, byClass: map[string]int32{}} }
 
-// pool is this run's view of a pool of workers.
-type pool struct {
-	name    string
-	live    int     // workers that take work
-	slots   int     // that they have
-	missing bool    // a call found nobody
-	places  *limit  // nil until something is placed here
-	load    float64 // the weights of what waits, in seconds
-	// troubledSince is since when tasks wait here, and no worker takes any; zero: not so.
-	troubledSince time.Time
-	PoolCounts
-}
-
 // launchReady starts queued vertices, the most urgent ones first, while there are workers and permits.
 func (l *Loop) launchReady() {
 	for {
@@ -118,7 +105,7 @@ func (c *class) startable() bool {
 func (l *Loop) enqueue(v int) {
 	x := &l.vertices[v]
 	w := x.work
-	if l.tooEarly(w) {
+	if l.now.Before(l.workers.settledAt) && !l.halted() && l.permits.unheard(w.placement()) {
 		l.park(v, time.Time{})
 		return
 	}
@@ -208,40 +195,6 @@ func (w *work) placement() *program.Placement {
 		return &program.Placement{}
 	}
 	return w.step.Place
-}
-
-func (ps *permits) poolOf(name string) *pool {
-	p := ps.pools[name]
-	if p == nil {
-		p = &pool{name: name}
-		ps.pools[name] = p
-		ps.poolOrder = append(ps.poolOrder, p)
-	}
-	return p
-}
-
-func (ps *permits) isLive(name string) bool {
-	p := ps.pools[name]
-	return p != nil && p.live > 0
-}
-
-// firstLive returns the first of the pools that has workers; empty if none is known to have any.
-func (ps *permits) firstLive(pools []string) string {
-	for _, name := range pools {
-		if ps.isLive(name) {
-			return name
-		}
-	}
-	return ""
-}
-
-// tooEarly reports whether workers that the vertex could run on may not have sent their first heartbeat yet: those of
-// the pool of its region or, for a question, of the pools that may be asked.
-func (l *Loop) tooEarly(w *work) bool {
-	p := w.placement()
-	return l.now.Before(l.workers.settledAt) && !l.halted() &&
-		(len(p.Among) > 0 && !l.Embedded && l.permits.firstLive(p.Among) == "" ||
-			p.Region != "" && !l.permits.isLive(p.Region) || p.ProviderRegion != "" && !l.permits.isLive(p.ProviderRegion))
 }
 
 // park makes a vertex wait for a moment.

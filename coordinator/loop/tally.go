@@ -98,19 +98,19 @@ func (t *tally) sample(x *vertex, w *work, took time.Duration) {
 }
 
 // Durations returns how long the operations of this run took, by DurationKey.
-func (l *Loop) Durations() map[string]time.Duration { return l.durations }
+func (t *tally) Durations() map[string]time.Duration { return t.durations }
 
-// progress returns the progress of the run.
-func (l *Loop) progress() Counts {
+// progress returns the progress of the run. It reads the other parts, and changes nothing of them.
+func (t *tally) progress(qs *queues, ps *permits) Counts {
 	c := Counts{
-		Total: l.total, Done: l.ended, Failed: l.wrong, Skipped: l.omitted,
-		InDoubt: l.counts[doubtful] + len(l.doubted), Pools: make(map[string]PoolCounts, len(l.permits.poolOrder)),
+		Total: t.total, Done: t.ended, Failed: t.wrong, Skipped: t.omitted,
+		InDoubt: qs.counts[doubtful] + len(t.doubted), Pools: make(map[string]PoolCounts, len(ps.poolOrder)),
 	}
-	for _, p := range l.permits.poolOrder {
+	for _, p := range ps.poolOrder {
 		c.Pools[p.name] = p.PoolCounts
 		c.Running += p.Running
 	}
-	c.Left = l.estimate(&l.queues, l.permits.limitOrder, c.Running)
+	c.Left = t.estimate(qs, ps.limitOrder, c.Running)
 	return c
 }
 
@@ -130,13 +130,13 @@ func (l *Loop) showProgress() {
 	if l.Traced {
 		l.queues.showWaits()
 	}
-	if waits := l.missing(); !slices.EqualFunc(waits, l.told, Wait.equal) {
+	if waits := l.queues.missing(l.doubtful(), l.permits.investigate); !slices.EqualFunc(waits, l.told, Wait.equal) {
 		l.told = waits
 		l.do(Shown{Kind: ShownWaiting, Vertex: -1, Waits: waits})
 	}
 	if l.changed {
 		l.changed = false
-		l.do(Shown{Kind: ShownCounts, Vertex: -1, Counts: l.progress()})
+		l.do(Shown{Kind: ShownCounts, Vertex: -1, Counts: l.progress(&l.queues, &l.permits)})
 	}
 }
 

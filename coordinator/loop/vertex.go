@@ -147,8 +147,8 @@ type work struct {
 }
 
 // ref returns the reference of the vertex's attempt in messages.
-func (l *Loop) ref(w *work) wire.TaskRef {
-	return wire.TaskRef{Pool: w.pool, Coordinator: l.Coordinator, Run: l.Run, Attempt: w.attempt}
+func (s *Settings) ref(w *work) wire.TaskRef {
+	return wire.TaskRef{Pool: w.pool, Coordinator: s.Coordinator, Run: s.Run, Attempt: w.attempt}
 }
 
 // move is the only place where a phase changes. It keeps the counts in step.
@@ -207,3 +207,14 @@ func (t *table) classOf(v int) int {
 
 // event returns an event of a kind about a vertex; see note.
 func (t *table) event(v int, k journal.Kind) journal.Event { return t.note(v, journal.Event{Kind: k}) }
+
+// unclaimed returns how many tasks are in the streams that no worker is known to have claimed, by pool.
+func (t *table) unclaimed() map[string]int {
+	waiting := map[string]int{}
+	for _, v := range t.out {
+		if x := &t.vertices[v]; x.phase == running && x.work.worker == "" {
+			waiting[x.work.pool]++
+		}
+	}
+	return waiting
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -93,6 +94,31 @@ func (ws *workers) unfinished(pool, name string, listed time.Time) string {
 		return fmt.Sprintf("worker %s does not hold it any more, and has not reported it", name)
 	}
 	return ""
+}
+
+// checkTaking ends the run if tasks wait in a pool whose workers are alive but take none, because their disks are full
+// for instance. Nothing else would show that, because such workers still answer calls. waiting has the number of tasks
+// that nobody has claimed, by pool.
+func (ws *workers) checkTaking(pools []*pool, waiting map[string]int) {
+	for _, p := range pools {
+		why := ""
+		if waiting[p.name] > 0 {
+			why = ws.trouble(p.name)
+		}
+		switch {
+		case why == "":
+			p.troubledSince = time.Time{}
+		case p.troubledSince.IsZero():
+			p.troubledSince = ws.now
+			ws.tell(-1, diag.List{diag.New(diag.Warning, "No worker takes tasks", fmt.Sprintf(
+				"The run waits: every worker of pool %q is alive, and none takes a task. %s\n\n"+
+					"Once a worker has room on its disk, or another one is started for the pool, the run goes on by "+
+					"itself. If nothing changes within %s, it ends, and can be resumed.",
+				p.name, why, StoreTimeout), nil)})
+		case ws.now.Sub(p.troubledSince) >= StoreTimeout:
+			ws.fail(fmt.Errorf("%w of pool %q for %s. %s", ErrWorkers, p.name, StoreTimeout, why))
+		}
+	}
 }
 
 // trouble returns why the workers of a pool take no tasks; empty if one of them does, or if there are none.
