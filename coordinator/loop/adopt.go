@@ -121,12 +121,6 @@ func (ps *permits) reacquire(name, id string, a wire.AttemptID) {
 	ps.do(Acquire{PermitKey{name, id}})
 }
 
-// isReclaim reports whether a request is for a permit that an earlier process of the run held.
-func (ps *permits) isReclaim(key PermitKey) bool {
-	_, is := ps.reclaims[key]
-	return is
-}
-
 // onGranted takes a permit. One that an earlier process held goes back to the attempt that it was held for, if that is
 // still under way.
 func (l *Loop) onGranted(e Granted) {

@@ -120,3 +120,10 @@ func set[S status](v int, s *S, to S) {
 		become(v, s, to)
 	}
 }
+
+// beginAnew says that the next attempt of a vertex is one that nothing is known of.
+func (w *work) beginAnew(v int, o origin) {
+	set(v, &w.origin, o)
+	set(v, &w.sending, unsent)
+	set(v, &w.register, quiet)
+}

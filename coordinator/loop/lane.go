@@ -77,11 +77,6 @@ type attempt struct {
 func (l *Loop) intend(v int) {
 	w := l.vertices[v].work
 	w.attempt, w.worker, w.answer = l.Attempt(), "", nil
-	set(v, &w.sending, unsent)
-	set(v, &w.register, quiet)
-	if w.origin == adopted {
-		become(v, &w.origin, continued)
-	}
 	l.attempts[w.attempt] = &attempt{vertex: v, pool: w.pool}
 	l.move(v, intending)
 	e := l.event(v, journal.Dispatch)
@@ -317,6 +312,6 @@ func (l *Loop) requeue(v int) {
 	}
 	l.permits.confirm(w)
 	w.attempt, w.worker = "", ""
-	set(v, &w.origin, own)
+	w.beginAnew(v, own)
 	l.enqueue(v)
 }

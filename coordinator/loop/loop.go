@@ -218,6 +218,18 @@ func (l *Loop) advance() {
 	l.giveUp()
 }
 
+// request requests the permits that ready vertices could use at once, of the narrowest limit (the places of the pool)
+// first. A permit of a wider limit is requested only for vertices that already have the narrower ones, so that a run
+// never holds a wide permit while it waits for a narrow one.
+func (l *Loop) request() {
+	l.permits.beginWants()
+	if !l.halted() {
+		l.queues.wants()
+	}
+	l.permits.acquire()
+	l.permits.passOn()
+}
+
 // search is the most vertices that are prepared for full pools in order to find work for idle ones.
 const search = 2048
 

@@ -3,6 +3,7 @@ package loop
 import (
 	"slices"
 
+	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -45,4 +46,27 @@ func (l *Loop) Outcome() Outcome {
 		out.Status = "done"
 	}
 	return out
+}
+
+// Held returns the permits of operations that may still run when the run ends.
+func (l *Loop) Held() (keys []PermitKey) {
+	for v := range l.vertices {
+		if w := l.vertices[v].work; w != nil && w.step.Lane == program.Safe {
+			keys = append(keys, keysOf(w.permits)...)
+		}
+	}
+	for _, ps := range l.permits.kept {
+		keys = append(keys, keysOf(ps)...)
+	}
+	for v, p := range l.Past {
+		if l.vertices[v].phase == idle { // it was not looked at
+			keys = append(keys, keysOf(p.permits)...)
+		}
+	}
+	for k, a := range l.permits.reclaims {
+		if l.isOpen(a) { // else it was to be given back as soon as it came
+			keys = append(keys, k)
+		}
+	}
+	return keys
 }

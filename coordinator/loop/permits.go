@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -103,18 +102,6 @@ func (ps *permits) limitOf(wl wire.Limit, exact bool) *limit {
 func (ps *permits) onDeclared(e Declared) {
 	lim := ps.limits[e.Limit]
 	lim.slots, lim.declared, lim.sizing = e.Slots, true, false
-}
-
-// request requests the permits that ready vertices could use at once, of the narrowest limit (the places of the pool)
-// first. A permit of a wider limit is requested only for vertices that already have the narrower ones, so that a run
-// never holds a wide permit while it waits for a narrow one.
-func (l *Loop) request() {
-	l.permits.beginWants()
-	if !l.halted() {
-		l.queues.wants()
-	}
-	l.permits.acquire()
-	l.permits.passOn()
 }
 
 // beginWants begins to count what ready vertices could use.
@@ -404,29 +391,6 @@ func (ps *permits) releasePermit(p permit) {
 	ps.do(Release{PermitKey{p.limit.name, p.id}})
 }
 
-// Held returns the permits of operations that may still run when the run ends.
-func (l *Loop) Held() (keys []PermitKey) {
-	for v := range l.vertices {
-		if w := l.vertices[v].work; w != nil && w.step.Lane == program.Safe {
-			keys = append(keys, keysOf(w.permits)...)
-		}
-	}
-	for _, ps := range l.permits.kept {
-		keys = append(keys, keysOf(ps)...)
-	}
-	for v, p := range l.Past {
-		if l.vertices[v].phase == idle { // it was not looked at
-			keys = append(keys, keysOf(p.permits)...)
-		}
-	}
-	for k, a := range l.permits.reclaims {
-		if l.isOpen(a) { // else it was to be given back as soon as it came
-			keys = append(keys, k)
-		}
-	}
-	return keys
-}
-
 func (ps *permits) onContention(e Contention) {
 	lim := ps.limits[e.Limit]
 	lim.asking, lim.contended = false, e.Yes
@@ -452,6 +416,20 @@ func (ps *permits) trim(lim *limit, keep int, age time.Duration) {
 	}
 	lim.idle = left
 	lim.surplus = time.Time{}
+}
+
+// giveBack releases all idle permits, and withdraws the requests for more.
+func (ps *permits) giveBack() {
+	for _, lim := range ps.limitOrder {
+		ps.trim(lim, 0, 0)
+		for _, id := range lim.queued {
+			// What an earlier process left may still run under the permits that are asked for again.
+			key := PermitKey{lim.name, id}
+			if _, earlier := ps.reclaims[key]; !earlier {
+				ps.do(Withdraw{key})
+			}
+		}
+	}
 }
 
 // checkLimits does what depends on the time, for limits.

@@ -118,26 +118,6 @@ func (p *pool) backlog() float64 {
 	return p.load / float64(p.slots)
 }
 
-// mostUrgentClass returns the class that the next vertex is started from: the one that determines when the run can end,
-// by the critical path of its heaviest vertex or by the work that waits for its pool. It returns -1 if nothing can
-// start.
-func (qs *queues) mostUrgentClass() int {
-	best, most, heaviest, first := -1, 0.0, 0.0, 0
-	for i := range qs.classes {
-		class := i + firstClass
-		v, ok := qs.sched.First(class)
-		if !ok || !qs.admits(class) {
-			continue
-		}
-		way := qs.sched.Priority(v)
-		pressing := max(way, qs.classes[i].pool.backlog())
-		if best < 0 || pressing > most || pressing == most && (way > heaviest || way == heaviest && v < first) {
-			best, most, heaviest, first = class, pressing, way, v
-		}
-	}
-	return best
-}
-
 // staff counts a worker among the live ones of its pools, or not any more.
 func (ps *permits) staff(w *worker, takes bool) {
 	if w.takes == takes {

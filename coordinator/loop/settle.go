@@ -238,6 +238,11 @@ func (l *Loop) onCommitted(e Committed) {
 		case Advanced:
 			w := l.vertices[r.Vertex].work
 			w.maker, w.after = w.worker, w.attempt
+			if w.origin == own {
+				w.beginAnew(r.Vertex, own)
+			} else {
+				w.beginAnew(r.Vertex, continued)
+			}
 			l.arrive(r.Vertex)
 			ps, seat := w.permits, w.place
 			w.permits, w.place = nil, permit{}
@@ -254,4 +259,27 @@ func (l *Loop) onCommitted(e Committed) {
 			l.do(Ack{r.Delivery})
 		}
 	}
+}
+
+// save asks for a record to be committed.
+func (l *Loop) save(r Record) { l.records.add(r, l.canWait(&r)) }
+
+// canWait reports whether nothing can start that could not start before once the record is durable: it is the outcome
+// of an operation of the fast lane, whose vertex holds no permits, and each of its dependents also waits for vertices
+// that have no outcome yet. A crash before the commit loses no more than one just before the outcome: a resumed run
+// repeats the operation, which has changed nothing outside of the state.
+func (l *Loop) canWait(r *Record) bool {
+	if r.Kind != Concluded || l.halted() {
+		return false
+	}
+	w := l.vertices[r.Vertex].work
+	if w.step.Bad() || w.attempt != "" || len(w.permits) > 0 || w.place.limit != nil || l.Past[r.Vertex] != nil {
+		return false
+	}
+	for after := range l.Program.Graph().After(r.Vertex) {
+		if l.sched.Waits(after) <= l.records.saving+1 { // with this one
+			return false
+		}
+	}
+	return true
 }

@@ -29,15 +29,7 @@ func (l *Loop) onInterrupted(e Interrupted) {
 			l.revoke(v, "the run was interrupted")
 		}
 	}
-	for _, lim := range l.permits.limitOrder {
-		l.permits.trim(lim, 0, 0)
-		for _, id := range lim.queued {
-			// What an earlier process left may still run under the permits that are asked for again.
-			if key := (PermitKey{lim.name, id}); !l.permits.isReclaim(key) {
-				l.do(Withdraw{key})
-			}
-		}
-	}
+	l.permits.giveBack()
 }
 
 // onAbandoned makes the run return at once. Remote workers finish their operations, and a resumed run takes the
