@@ -114,13 +114,6 @@ var effectsAfter = [effects]uint16{
 
 func (e effect) next() uint16 { return effectsAfter[e] }
 
-// set changes a status that may have the value already.
-func set[S status](v int, s *S, to S) {
-	if *s != to {
-		become(v, s, to)
-	}
-}
-
 // beginAnew says that the next attempt of a vertex is one that nothing is known of.
 func (w *work) beginAnew(v int, o origin) {
 	set(v, &w.origin, o)

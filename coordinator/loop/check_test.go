@@ -31,6 +31,7 @@ func (l *Loop) check() error {
 		if x.work == nil {
 			continue
 		}
+		l.checkAttempt(v, report)
 		for _, p := range x.work.permits {
 			inUse[p.limit]++
 		}
@@ -95,7 +96,68 @@ func (l *Loop) check() error {
 			report("pool %s: %+v, live %d; %d are queued", p.name, p.PoolCounts, p.live, queuedIn[p])
 		}
 	}
+	l.checkRun(report)
 	return errors.Join(wrong...)
+}
+
+// checkAttempt checks the statuses of a vertex beside its phase.
+func (l *Loop) checkAttempt(v int, report func(string, ...any)) {
+	x := &l.vertices[v]
+	w := x.work
+	say := func(what string) {
+		report("vertex %d is %s: %s; its attempt is %s, the task %s, %s, the operation %s", v, x.phase, what, w.origin,
+			w.sending, w.register, w.effect)
+	}
+	switch x.phase {
+	case preparing, wanting, parked, queued, calling, intending:
+		if w.sending != unsent || w.register != quiet {
+			say("its next attempt does not begin as one that nothing is known of")
+		}
+		if w.origin == adopted && x.phase != preparing {
+			say("it has the attempt of an earlier process, and goes on to another one")
+		}
+	case running:
+		if w.sending == unsent && w.origin != adopted {
+			say("its task was never sent")
+		}
+	case doubtful:
+		if w.effect == over && l.records.saving == 0 {
+			say("nothing more is to be expected")
+		}
+	}
+	if w.sending == barred && x.phase != retracting {
+		say("nothing may be sent")
+	}
+	if w.register != quiet && w.attempt == "" {
+		say("it has no attempt that could have a register")
+	}
+	if (w.origin != own || w.effect == ended) && l.Past[v] == nil {
+		say("no earlier process has seen it")
+	}
+}
+
+// checkRun checks the statuses of the run, and that a step leaves nothing over for the next one.
+func (l *Loop) checkRun(report func(string, ...any)) {
+	if l.leaves() && l.records.saving == 0 && !l.Over() || l.awaits() && !l.halted() {
+		report("the run is %s, its evidence %s, its error %v, and it goes on", l.course, l.evidence, l.err)
+	}
+	if l.course == goingOn && !l.awaySince.IsZero() {
+		report("the run is %s, and waits for its transport in order to stop", l.course)
+	}
+	if s := &l.store; s.taking != takes && s.probes.Stopped() || s.silenceTold && s.silentSince.IsZero() {
+		report("the store is %s, silent since %s, which was told: %t", s.taking, s.silentSince, s.silenceTold)
+	}
+	if rs := &l.records; rs.hurry || rs.saving < len(rs.gathered) || l.halted() && len(rs.gathered) > 0 {
+		report("%d records are being saved, %d are gathered", rs.saving, len(rs.gathered))
+	}
+	if len(l.queues.fresh) > 0 {
+		report("the vertices %v were not shown", l.queues.fresh)
+	}
+	for _, lim := range l.permits.limitOrder {
+		if l.halted() && lim.want > 0 {
+			report("limit %s: %d permits are wanted for nothing", lim.name, lim.want)
+		}
+	}
 }
 
 // pastHolds reports whether the permits of an adopted attempt are still recorded with its journalled vertex.

@@ -19,6 +19,13 @@ func become[S status](v int, s *S, to S) {
 	*s = to
 }
 
+// set changes a status that may have the value already.
+func set[S status](v int, s *S, to S) {
+	if *s != to {
+		become(v, s, to)
+	}
+}
+
 func whose(v int) string {
 	if v < 0 {
 		return "the run"
