@@ -1,7 +1,7 @@
 package loop
 
-// A vertex with a task of the safe lane has four small statuses beside its phase. They are about its attempt, and change
-// with messages that come in any order, so none of them follows from the phase.
+// A vertex with a task of the safe lane has four small statuses beside its phase. They are about its attempt, and
+// change with messages that come in any order, so none of them follows from the phase.
 
 // origin is who has made the attempt of a vertex. It is meaningful from dispatch to the end of the vertex:
 //

@@ -87,8 +87,8 @@ func (ps *permits) investigate(lim *limit) {
 	ps.do(FindBlockers{lim.name})
 }
 
-// blocked returns a limit whose permits all belong to operations in doubt, if every vertex that is ready waits for such a
-// limit; nil if not.
+// blocked returns a limit whose permits all belong to operations in doubt, if every vertex that is ready waits for such
+// a limit; nil if not.
 func (qs *queues) blocked() (held *limit) {
 	for i, c := range qs.classes {
 		if qs.sched.ReadyIn(i+firstClass) == 0 {

@@ -131,15 +131,10 @@ func (l *Loop) giveUp() {
 // endDoubt processes a worker's report that an operation in doubt, for which the run no longer waits, does not run any
 // more. Its permits are released once that is durable.
 func (l *Loop) endDoubt(v int, a Arrived) {
-	l.permits.acking[a.Delivery] = l.permits.kept[a.Ref.Attempt]
-	if !l.permits.isLeft(a.Ref.Attempt) {
+	if !l.permits.letGo(a.Ref.Attempt, a.Delivery) {
 		l.do(Ack{a.Delivery})
 		return
 	}
-	for _, p := range l.permits.kept[a.Ref.Attempt] {
-		p.limit.kept--
-	}
-	delete(l.permits.kept, a.Ref.Attempt)
 	d := l.Program.Describe(v)
 	e := l.event(v, journal.Suspect)
 	e.Address, e.Action, e.Attempt, e.Pool, e.Worker = d.Address, d.Action, string(a.Ref.Attempt), a.Ref.Pool,

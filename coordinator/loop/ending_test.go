@@ -15,9 +15,11 @@ func TestARunEndsAsItWasTold(t *testing.T) {
 		want course
 		is   facts
 	}{
-		"a run that was told nothing goes on":      {nil, goingOn, facts{}},
-		"one that is to stop awaits what runs":     {[]func(*ending){stop}, stopping, facts{halted: true, stops: true, awaits: true}},
-		"to be told to stop again changes nothing": {[]func(*ending){stop, stop}, stopping, facts{halted: true, stops: true, awaits: true}},
+		"a run that was told nothing goes on": {nil, goingOn, facts{}},
+		"one that is to stop awaits what runs": {[]func(*ending){stop}, stopping,
+			facts{halted: true, stops: true, awaits: true}},
+		"to be told to stop again changes nothing": {[]func(*ending){stop, stop}, stopping,
+			facts{halted: true, stops: true, awaits: true}},
 		"one that is cancelled awaits what runs, too": {[]func(*ending){cancel}, cancelled,
 			facts{halted: true, stops: true, awaits: true, cancels: true}},
 		"one that stops can be cancelled": {[]func(*ending){stop, cancel}, cancelled,

@@ -133,8 +133,9 @@ func TestTheRemainingTimeIsTheLongestOfItsBounds(t *testing.T) {
 		"nothing is known":        {func(*tally, *queues, *limit) {}, 1, 0},
 		"an earlier run took 2 s": {func(ta *tally, _ *queues, _ *limit) { ta.kinds[0].recorded = 2 }, 1, 8 * time.Second},
 		"two at a time":           {func(ta *tally, _ *queues, _ *limit) { ta.kinds[0].recorded = 2 }, 2, 4 * time.Second},
-		"this run took 3 s for each": {func(ta *tally, _ *queues, _ *limit) { ta.kinds[0] = kind{recorded: 2, left: 4, ended: 2, took: 6} }, 2,
-			6 * time.Second},
+		"this run took 3 s for each": {func(ta *tally, _ *queues, _ *limit) {
+			ta.kinds[0] = kind{recorded: 2, left: 4, ended: 2, took: 6}
+		}, 2, 6 * time.Second},
 		"one is under way for 10 s": {func(ta *tally, qs *queues, _ *limit) {
 			ta.kinds[0].recorded = 2
 			qs.vertices[0].work.called = qs.now.Add(-10 * time.Second)

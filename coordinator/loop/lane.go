@@ -166,15 +166,15 @@ func (l *Loop) onArrived(e Arrived) {
 	switch {
 	case a.revoked:
 		l.retain(e.Delivery, e.Sequence)
-		l.messages.reportViolation(a.vertex, fmt.Sprintf("Worker %s sent a result for the attempt %s, which was proved not to have "+
-			"started. The operation may have been started twice; the result stays in the stream.", e.Result.Worker,
-			e.Ref.Attempt))
+		l.messages.reportViolation(a.vertex, fmt.Sprintf("Worker %s sent a result for the attempt %s, which was "+
+			"proved not to have started. The operation may have been started twice; the result stays in the stream.",
+			e.Result.Worker, e.Ref.Attempt))
 		return
 	case a.taken:
 		if a.nonce != "" && a.nonce != e.Result.Nonce {
-			l.messages.reportViolation(a.vertex, fmt.Sprintf("The attempt %s has two results, under two claims: of worker %s, and of "+
-				"worker %s. The operation may have been started twice; the first result was recorded.", e.Ref.Attempt,
-				a.worker, e.Result.Worker))
+			l.messages.reportViolation(a.vertex, fmt.Sprintf("The attempt %s has two results, under two claims: of "+
+				"worker %s, and of worker %s. The operation may have been started twice; the first result was recorded.",
+				e.Ref.Attempt, a.worker, e.Result.Worker))
 		}
 		if x := &l.vertices[a.vertex]; x.work != nil && x.work.attempt == e.Ref.Attempt {
 			switch x.phase {

@@ -79,8 +79,9 @@ func TestAPermitIsUsedByOneVertexAfterAnother(t *testing.T) {
 		held   time.Duration // how long
 		want   []string
 	}{
-		"nobody else waits":               {nil, time.Hour, nil},
-		"another run waits":               {func(_ *permits, lim *limit) { lim.contended = true }, quantum, []string{"Release{{api run-0}}"}},
+		"nobody else waits": {nil, time.Hour, nil},
+		"another run waits": {func(_ *permits, lim *limit) { lim.contended = true }, quantum,
+			[]string{"Release{{api run-0}}"}},
 		"another run waits, for a moment": {func(_ *permits, lim *limit) { lim.contended = true }, quantum - 1, nil},
 		"another run waits, and this one yields": {func(ps *permits, lim *limit) { ps.Yields, lim.contended = true, true }, 0,
 			[]string{"Release{{api run-0}}"}},

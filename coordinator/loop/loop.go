@@ -5,9 +5,15 @@
 // no clock and does no I/O, so that a run, its resumption, its simulation and its replay execute the same code. Inputs
 // and actions are plain data. Package coordinator executes the actions and feeds their results back as inputs.
 //
-// Read this file first, then vertex.go for the phases of a vertex, settle.go and lane.go for the way of a vertex
-// through them, gather.go for the records that share a transaction, permits.go and places.go for what it waits for,
-// liveness.go for workers that fall silent, adopt.go for a resumed run, and stop.go for one that is interrupted.
+// Read this file first, then vertex.go for the phases of a vertex, attempt.go for the statuses of its attempt, and
+// status.go for how a status changes. settle.go, launch.go and lane.go have the way of a vertex through its phases,
+// doubt.go the operations with an unknown outcome, liveness.go what depends on time and on workers, adopt.go a resumed
+// run, and stop.go one that is interrupted.
+//
+// The parts of a loop have the data of one concern each, with a test of its own: ending.go is how the run ends, store.go
+// whether messages can be stored, workers.go who works, permits.go and places.go what an operation needs to start,
+// queues.go, waitaccount.go and blocked.go what vertices wait for, records.go the records that share a transaction,
+// messages.go the messages that are not accepted, tally.go and estimate.go what views are shown.
 package loop
 
 import (
@@ -71,22 +77,25 @@ type Settings struct {
 }
 
 // Loop is the state of a run. Only Step changes it. It is not safe for concurrent use.
+//
+// It conducts its parts: its methods are those that need several of them. No part knows another one, with three
+// exceptions: all of them see how the run ends, the queues are queues of the table's vertices, and the tally reads other
+// parts to estimate the remaining time.
 type Loop struct {
 	Settings
 	common
 	table
-	store   store
-	queues  queues
-	permits permits
 
-	records  records
-	unheard  int // vertices of past with an operation under way, or in doubt, that this process has not looked at yet
-	attempts map[wire.AttemptID]*attempt
-
+	store    store
 	workers  workers
+	permits  permits
+	queues   queues
+	records  records
 	messages messages
-
 	tally
+
+	attempts map[wire.AttemptID]*attempt
+	unheard  int // vertices of Past with an operation under way, or in doubt, that this process has not looked at yet
 }
 
 // PermitKey names a permit: the limit, and the name under which it was asked for.
@@ -94,8 +103,7 @@ type PermitKey struct{ Limit, ID string }
 
 // New returns a loop at the start of a run.
 func New(s Settings) *Loop {
-	l := &Loop{
-		Settings: s, attempts: map[wire.AttemptID]*attempt{}}
+	l := &Loop{Settings: s, attempts: map[wire.AttemptID]*attempt{}}
 	l.table.common, l.records.common, l.store.common = &l.common, &l.common, &l.common
 	l.workers, l.messages = newWorkers(&l.common), newMessages(&l.common)
 	l.permits = newPermits(&l.common, &l.Settings)

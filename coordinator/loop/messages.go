@@ -94,7 +94,8 @@ func (l *Loop) retain(delivery int, sequence uint64) {
 	}
 }
 
-// messages are the messages that this run does not accept: those that stay in the stream, and those that it has told of.
+// messages are the messages that this run does not accept: those that stay in the stream, and those that it has
+// reported.
 type messages struct {
 	*common
 	left   map[uint64]bool // by their sequence in the stream of results

@@ -165,9 +165,10 @@ func TestWhatIsForgedIsFoundOut(t *testing.T) {
 		"another pool in the result":  {made, func(e *Arrived) { e.Result.Pool = "us" }, `of pool "us"`},
 		"another attempt in it":       {made, func(e *Arrived) { e.Result.Attempt = "a2" }, "for the attempt a2"},
 		"no claim":                    {made, func(e *Arrived) { e.Claim = wire.Claim{} }, "nobody has claimed"},
-		"a tombstone":                 {made, func(e *Arrived) { e.Claim.Tombstone = true }, "a coordinator that cancelled it"},
-		"another claim":               {made, func(e *Arrived) { e.Result.Nonce = "n2" }, "bears another claim"},
-		"the name of another worker":  {made, func(e *Arrived) { e.Result.Worker = "x" }, "says that worker x made it"},
+		"a tombstone": {made, func(e *Arrived) { e.Claim.Tombstone = true },
+			"a coordinator that cancelled it"},
+		"another claim":              {made, func(e *Arrived) { e.Result.Nonce = "n2" }, "bears another claim"},
+		"the name of another worker": {made, func(e *Arrived) { e.Result.Worker = "x" }, "says that worker x made it"},
 	} {
 		e := Arrived{Ref: wire.TaskRef{Pool: "eu", Attempt: "a1"}, Claim: wire.Claim{Nonce: "n1", Worker: "w"},
 			Result: &wire.Result{Attempt: "a1", Pool: "eu", Nonce: "n1", Worker: "w"}}

@@ -185,8 +185,8 @@ func (lim *limit) dequeue(id string) bool {
 	return false
 }
 
-// granted takes a permit that was asked for. One that an earlier process held is left to the caller, as the attempt that
-// it was held for.
+// granted takes a permit that was asked for. One that an earlier process held is left to takeOver; then granted returns
+// the attempt that it was held for.
 func (ps *permits) granted(e Granted) (of wire.AttemptID, earlier bool) {
 	lim := ps.limits[e.Limit]
 	lim.refused = FailureTimer{}
@@ -205,8 +205,8 @@ func (ps *permits) granted(e Granted) (of wire.AttemptID, earlier bool) {
 	return "", false
 }
 
-// takeOver takes the permit that an earlier process held for an attempt. If the attempt is not open any more, the permit
-// is released.
+// takeOver takes the permit that an earlier process held for an attempt. If the attempt is not open any more, the
+// permit is released.
 func (ps *permits) takeOver(key PermitKey, open bool) (p permit, held bool) {
 	lim := ps.limits[key.Limit]
 	delete(ps.reclaims, key)
@@ -315,6 +315,18 @@ func (ps *permits) keep(a wire.AttemptID, list ...permit) {
 	for _, p := range list {
 		p.limit.kept++
 	}
+}
+
+// letGo makes the permits of an attempt in doubt free once a message is acknowledged, and reports whether there were any
+// to keep for it.
+func (ps *permits) letGo(a wire.AttemptID, delivery int) (kept bool) {
+	list, kept := ps.kept[a]
+	for _, p := range list {
+		p.limit.kept--
+	}
+	delete(ps.kept, a)
+	ps.acking[delivery] = list
+	return kept
 }
 
 // isLeft reports whether an attempt in doubt, for which the run no longer waits, may still run under its permits.

@@ -73,14 +73,20 @@ func TestTheClassThatDeterminesTheEndIsStartedFrom(t *testing.T) {
 		change func(eu, us *class)
 		want   string
 	}{
-		"both have one vertex: the first one":                 {func(_, _ *class) {}, "eu"},
-		"us has more work than it has slots for":              {func(_, us *class) { us.pool.load = 9 }, "us"},
-		"us has more work, and more slots":                    {func(_, us *class) { us.pool.load, us.pool.slots = 9, 20 }, "eu"},
-		"us has more work, and no place":                      {func(_, us *class) { us.pool.load, us.places.slots = 9, 0 }, "eu"},
-		"us has more work, and no worker":                     {func(_, us *class) { us.pool.load, us.pool.live = 9, 0 }, "eu"},
-		"us has more work, and a limit without a free permit": {func(_, us *class) { us.pool.load = 9; us.limits = []*limit{{}} }, "eu"},
-		"us has more work, and a limit with one":              {func(_, us *class) { us.pool.load = 9; us.limits = []*limit{{idle: make([]permit, 1)}} }, "us"},
-		"neither has a place":                                 {func(eu, us *class) { eu.places.slots, us.places.slots = 0, 0 }, ""},
+		"both have one vertex: the first one":    {func(_, _ *class) {}, "eu"},
+		"us has more work than it has slots for": {func(_, us *class) { us.pool.load = 9 }, "us"},
+		"us has more work, and more slots": {func(_, us *class) { us.pool.load, us.pool.slots = 9, 20 },
+			"eu"},
+		"us has more work, and no place": {func(_, us *class) { us.pool.load, us.places.slots = 9, 0 },
+			"eu"},
+		"us has more work, and no worker": {func(_, us *class) { us.pool.load, us.pool.live = 9, 0 }, "eu"},
+		"us has more work, and a limit without a free permit": {func(_, us *class) {
+			us.pool.load, us.limits = 9, []*limit{{}}
+		}, "eu"},
+		"us has more work, and a limit with one": {func(_, us *class) {
+			us.pool.load, us.limits = 9, []*limit{{idle: make([]permit, 1)}}
+		}, "us"},
+		"neither has a place": {func(eu, us *class) { eu.places.slots, us.places.slots = 0, 0 }, ""},
 	} {
 		qs := newQueues(aTable(2))
 		eu, us := aClass(&qs, "eu"), aClass(&qs, "us")
@@ -133,9 +139,12 @@ func TestAClassLacksTheFirstThingThatIsMissing(t *testing.T) {
 	}{
 		"nothing":            {func(*class) {}, false, journal.Wait{Kind: journal.WaitOther}},
 		"the run is to stop": {func(c *class) { c.pool.live = 0 }, true, journal.Wait{Kind: journal.WaitOther}},
-		"there is no worker": {func(c *class) { c.pool.live, c.places.slots = 0, 0 }, false, journal.Wait{Kind: journal.WaitWorker, Name: "eu"}},
-		"there is no place":  {func(c *class) { c.places.slots, c.limits[0].idle = 0, nil }, false, journal.Wait{Kind: journal.WaitPlace, Name: "eu"}},
-		"there is no permit": {func(c *class) { c.limits[0].idle = nil }, false, journal.Wait{Kind: journal.WaitPermit, Name: "api"}},
+		"there is no worker": {func(c *class) { c.pool.live, c.places.slots = 0, 0 }, false,
+			journal.Wait{Kind: journal.WaitWorker, Name: "eu"}},
+		"there is no place": {func(c *class) { c.places.slots, c.limits[0].idle = 0, nil }, false,
+			journal.Wait{Kind: journal.WaitPlace, Name: "eu"}},
+		"there is no permit": {func(c *class) { c.limits[0].idle = nil }, false,
+			journal.Wait{Kind: journal.WaitPermit, Name: "api"}},
 		"a call finds out whether there is a worker": {func(c *class) { c.lane, c.pool.live = program.Fast, 0 }, false,
 			journal.Wait{Kind: journal.WaitOther}},
 		"a call has found none": {func(c *class) { c.lane, c.pool.live, c.pool.missing = program.Fast, 0, true }, false,

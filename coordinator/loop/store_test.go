@@ -180,13 +180,14 @@ func TestTheRunPausesWhileTheStoreTakesNothing(t *testing.T) {
 		silent bool
 		told   string // what the user is told, in its order
 	}{
-		"an answer":                       {[]error{nil}, takes, false, ""},
-		"an error of another kind":        {[]error{wire.ErrDenied}, takes, false, ""},
-		"a refusal":                       {[]error{wire.ErrStore}, refuses, false, "NATS stores nothing"},
-		"a full stream":                   {[]error{full}, refuses, false, "A stream of NATS is full"},
-		"a refusal is told once":          {[]error{wire.ErrStore, full}, refuses, false, "NATS stores nothing"},
-		"a refusal that ends":             {[]error{wire.ErrStore, nil}, takes, false, "NATS stores nothing"},
-		"a second refusal":                {[]error{full, nil, full}, refuses, false, "A stream of NATS is full, A stream of NATS is full"},
+		"an answer":                {[]error{nil}, takes, false, ""},
+		"an error of another kind": {[]error{wire.ErrDenied}, takes, false, ""},
+		"a refusal":                {[]error{wire.ErrStore}, refuses, false, "NATS stores nothing"},
+		"a full stream":            {[]error{full}, refuses, false, "A stream of NATS is full"},
+		"a refusal is told once":   {[]error{wire.ErrStore, full}, refuses, false, "NATS stores nothing"},
+		"a refusal that ends":      {[]error{wire.ErrStore, nil}, takes, false, "NATS stores nothing"},
+		"a second refusal": {[]error{full, nil, full}, refuses, false,
+			"A stream of NATS is full, A stream of NATS is full"},
 		"a refusal ends with a silence":   {[]error{wire.ErrStore, wire.ErrUnanswered}, takes, true, "NATS stores nothing"},
 		"a suspicion":                     {[]error{wire.ErrUnconfirmed}, unconfirmed, false, "NATS seems to have lost data"},
 		"a suspicion ends with an answer": {[]error{wire.ErrUnconfirmed, nil}, takes, false, "NATS seems to have lost data"},

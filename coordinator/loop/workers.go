@@ -51,8 +51,8 @@ func (ws *workers) connected(d time.Duration) {
 	}
 }
 
-// find returns a worker of a pool, and whether it is heard of for the first time. It returns nil if the pool has had too
-// many.
+// find returns a worker of a pool, and whether it is heard of for the first time. It returns nil for a new worker of a
+// pool that has had too many.
 func (ws *workers) find(pool, name string) (w *worker, isNew bool) {
 	key := member{pool, name}
 	if w = ws.all[key]; w != nil {
