@@ -57,13 +57,12 @@ func (s *Settings) doubt(v int, d state.Doubt) []state.Change {
 
 // resolveDoubt restores the object in the state as it was before its operation was in doubt. The next record of the
 // vertex commits that.
-func (l *Loop) resolveDoubt(v int) {
-	if l.vertices[v].status != journal.Doubt {
+func (s *Settings) resolveDoubt(v int, x *vertex) {
+	if x.status != journal.Doubt {
 		return
 	}
-	if p, ok := l.Program.(program.Doubter); ok {
-		w := l.vertices[v].work
-		w.resolvedDoubt = append(w.resolvedDoubt, p.ResolveDoubt(v)...)
+	if p, ok := s.Program.(program.Doubter); ok {
+		x.work.resolvedDoubt = append(x.work.resolvedDoubt, p.ResolveDoubt(v)...)
 	}
 }
 

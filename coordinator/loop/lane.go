@@ -232,7 +232,7 @@ func (l *Loop) onArrived(e Arrived) {
 		if w.step.Task == nil || !w.step.Task.More {
 			l.permits.releasePlace(w) // the worker's slot is free
 		}
-		l.resolveDoubt(a.vertex)
+		l.resolveDoubt(a.vertex, x)
 		l.move(a.vertex, completing)
 		l.do(Complete{a.vertex, e.Result})
 	}
@@ -276,7 +276,7 @@ func (l *Loop) notStarted(v int, why diag.List) {
 		return
 	}
 	w.step = program.Step{Diags: why, Failed: true}
-	l.resolveDoubt(v)
+	l.resolveDoubt(v, &l.vertices[v])
 	l.move(v, completing)
 	l.nextPhase(v)
 }
@@ -294,7 +294,7 @@ func (l *Loop) onTombstone(v int) {
 
 // discardAttempt records that the attempt was not started, so that another one can be made.
 func (l *Loop) discardAttempt(v int, why string) {
-	l.resolveDoubt(v)
+	l.resolveDoubt(v, &l.vertices[v])
 	l.move(v, retracting)
 	e := l.event(v, journal.Retract)
 	e.Detail = why

@@ -71,7 +71,10 @@ func (l *Loop) freeze(e LostData) {
 // onTicked does what depends on the time.
 func (l *Loop) onTicked(e Ticked) {
 	l.workers.connected(e.Connected)
-	l.abandonWithoutTransport()
+	if away := l.workers.connectedSince.IsZero() || !l.store.silentSince.IsZero(); l.waitedForTransport(l.now, away) {
+		l.tell(-1, transportGone(l.Run))
+		l.onAbandoned()
+	}
 	l.unpark()
 	for _, w := range l.workers.order {
 		if w.takes && l.workers.silent(w.seen) {
@@ -91,16 +94,13 @@ func (l *Loop) onTicked(e Ticked) {
 	l.showProgress()
 }
 
-// abandonWithoutTransport ends a run that is asked to stop while the transport is away, because it may never learn the
+// transportGone tells why a run that is asked to stop is abandoned while the transport is away: it may never learn the
 // outcome of what runs. Workers continue, and the resumed run takes their results.
-func (l *Loop) abandonWithoutTransport() {
-	if l.waitedForTransport(l.now, l.workers.connectedSince.IsZero() || !l.store.silentSince.IsZero()) {
-		l.tell(-1, diag.Errors("The message server is gone",
-			fmt.Sprintf("The run was interrupted while its NATS server could not be reached, so nothing is known of "+
-				"the operations that workers still carry out. Their results are kept. To take them, and go on, when "+
-				"the server is there again: coordinator runs resume %s", l.Run), nil))
-		l.onAbandoned()
-	}
+func transportGone(run string) diag.List {
+	return diag.Errors("The message server is gone",
+		fmt.Sprintf("The run was interrupted while its NATS server could not be reached, so nothing is known of "+
+			"the operations that workers still carry out. Their results are kept. To take them, and go on, when "+
+			"the server is there again: coordinator runs resume %s", run), nil)
 }
 
 // recheckClaims reads the registers of the attempts that a dead worker may have claimed without reporting it.

@@ -10,10 +10,10 @@
 // doubt.go the operations with an unknown outcome, liveness.go what depends on time and on workers, adopt.go a resumed
 // run, and stop.go one that is interrupted.
 //
-// The parts of a loop have the data of one concern each, with a test of its own: ending.go is how the run ends, store.go
-// whether messages can be stored, workers.go who works, permits.go and places.go what an operation needs to start,
-// queues.go, waitaccount.go and blocked.go what vertices wait for, records.go the records that share a transaction,
-// messages.go the messages that are not accepted, tally.go and estimate.go what views are shown.
+// The parts of a loop have the data of one concern each, and tests of their own: ending.go (how the run ends), store.go
+// (whether messages can be stored), workers.go (who works), permits.go and places.go (what an operation needs in order
+// to start), queues.go, waitaccount.go and blocked.go (what vertices wait for), records.go (which records share a
+// transaction), messages.go (which messages are not accepted), tally.go and estimate.go (what views are shown).
 package loop
 
 import (
@@ -78,9 +78,9 @@ type Settings struct {
 
 // Loop is the state of a run. Only Step changes it. It is not safe for concurrent use.
 //
-// It conducts its parts: its methods are those that need several of them. No part knows another one, with three
-// exceptions: all of them see how the run ends, the queues are queues of the table's vertices, and the tally reads other
-// parts to estimate the remaining time.
+// Its own methods are those that need several of its parts. No part knows another one, with three exceptions: all of
+// them see how the run ends, the queues have vertices of the table, and the tally reads other parts to estimate the
+// remaining time.
 type Loop struct {
 	Settings
 	common

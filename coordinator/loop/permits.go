@@ -317,8 +317,8 @@ func (ps *permits) keep(a wire.AttemptID, list ...permit) {
 	}
 }
 
-// letGo makes the permits of an attempt in doubt free once a message is acknowledged, and reports whether there were any
-// to keep for it.
+// letGo makes the permits of an attempt in doubt free once a message is acknowledged, and reports whether it was one
+// that the run did not wait for any more.
 func (ps *permits) letGo(a wire.AttemptID, delivery int) (kept bool) {
 	list, kept := ps.kept[a]
 	for _, p := range list {
