@@ -90,10 +90,10 @@ func (l *Loop) adopt() {
 		if p.open == nil || p.over {
 			continue
 		}
-		l.occupySlot(p)
+		l.permits.occupySlot(p)
 		for _, name := range p.open.Permits {
 			if limit, id, ok := journal.ParsePermit(name); ok {
-				l.reacquire(limit, id, wire.AttemptID(p.open.Attempt))
+				l.permits.reacquire(limit, id, wire.AttemptID(p.open.Attempt))
 			}
 		}
 	}
@@ -101,46 +101,41 @@ func (l *Loop) adopt() {
 
 // occupySlot gives an attempt that may still be under way one of the run's own slots. The journal has no permits for
 // those, because nobody outside the run knows them.
-func (l *Loop) occupySlot(p *journalled) {
-	if !l.OwnSlots {
+func (ps *permits) occupySlot(p *journalled) {
+	if !ps.OwnSlots {
 		return
 	}
-	lim := l.limitOf(wire.Limit{Name: wire.DefaultLimit, Slots: l.Slots}, true)
+	lim := ps.limitOf(wire.Limit{Name: wire.DefaultLimit, Slots: ps.Slots}, true)
 	lim.inUse++
-	p.permits = append(p.permits, permit{limit: lim, since: l.now})
+	p.permits = append(p.permits, permit{limit: lim, since: ps.now})
 }
 
 // reacquire requests a permit under the name under which the earlier process held it.
-func (l *Loop) reacquire(name, id string, a wire.AttemptID) {
-	lim := l.limitOf(wire.Limit{Name: name, Slots: l.Slots}, name == wire.DefaultLimit)
+func (ps *permits) reacquire(name, id string, a wire.AttemptID) {
+	lim := ps.limitOf(wire.Limit{Name: name, Slots: ps.Slots}, name == wire.DefaultLimit)
 	if lim.local { // the run shared the limit when it began
 		return
 	}
 	lim.queued = append(lim.queued, id)
-	l.reclaims[PermitKey{name, id}] = a
-	l.do(Acquire{PermitKey{name, id}})
+	ps.reclaims[PermitKey{name, id}] = a
+	ps.do(Acquire{PermitKey{name, id}})
 }
 
-// isReclaim reports whether a request is for a permit that an earlier process of the run held.
-func (l *Loop) isReclaim(key PermitKey) bool {
-	_, is := l.reclaims[key]
-	return is
-}
-
-// reclaimed gives a permit back to the attempt that it was held for, if that is still under way.
-func (l *Loop) reclaimed(lim *limit, id string, of wire.AttemptID) {
-	delete(l.reclaims, PermitKey{lim.name, id})
-	lim.dequeue(id)
-	pm := permit{lim, id, l.now}
-	if !l.isOpen(of) {
-		l.releasePermit(pm)
+// onGranted takes a permit. One that an earlier process held goes back to the attempt that it was held for, if that is
+// still under way.
+func (l *Loop) onGranted(e Granted) {
+	of, earlier := l.permits.granted(e)
+	if !earlier {
 		return
 	}
-	lim.inUse++
+	pm, held := l.permits.takeOver(e.PermitKey, l.isOpen(of))
+	if !held {
+		return
+	}
 	a := l.attempts[of]
 	switch w := l.vertices[a.vertex].work; {
-	case l.isLeft(of):
-		l.keep(of, pm)
+	case l.permits.isLeft(of):
+		l.permits.keep(of, pm)
 	case w != nil:
 		w.permits = append(w.permits, pm)
 	default:
@@ -152,11 +147,11 @@ func (l *Loop) reclaimed(lim *limit, id string, of wire.AttemptID) {
 func (l *Loop) isOpen(of wire.AttemptID) bool {
 	a := l.attempts[of]
 	x := &l.vertices[a.vertex]
-	if l.isLeft(of) {
+	if l.permits.isLeft(of) {
 		return true
 	}
 	if x.work != nil {
-		return x.work.attempt == of && !a.taken && !x.work.over
+		return x.work.attempt == of && !a.taken && x.work.effect != over
 	}
 	p := l.Past[a.vertex]
 	return x.phase == idle && p.open != nil && p.open.Attempt == string(of)
@@ -186,9 +181,13 @@ func (l *Loop) restoreVertex(v int, p *journalled) bool {
 		l.unheard--
 		o := p.open
 		x.work = &work{
-			desc: l.Program.Describe(v), out: -1, adopted: true, permits: p.permits,
+			desc: l.Program.Describe(v), out: -1, permits: p.permits,
 			attempt: wire.AttemptID(o.Attempt), pool: o.Pool, worker: o.Worker, called: o.At,
-			suspected: p.suspected, reason: p.reason, ended: p.over,
+			suspected: p.suspected, reason: p.reason,
+		}
+		become(v, &x.work.origin, adopted)
+		if p.over {
+			become(v, &x.work.effect, ended)
 		}
 		l.move(v, preparing)
 		l.do(Prepare{v, p.ops, p.worker})
@@ -206,7 +205,7 @@ func (l *Loop) resumeAttempt(v int) {
 	w, p := x.work, l.Past[v]
 	w.listed = l.now
 	switch {
-	case l.frozen && x.status == journal.Dispatched:
+	case l.evidence != complete && x.status == journal.Dispatched:
 		l.move(v, running)
 		l.suspect(v, "the message store lost acknowledged data")
 	case x.status == journal.Doubt:
@@ -215,20 +214,17 @@ func (l *Loop) resumeAttempt(v int) {
 		l.suspects = append(l.suspects, v)
 	case w.step.Task == nil || w.step.Bad():
 		l.tell(v, w.step.Diags)
-		l.move(v, doubtful)
-		l.recordDoubt(v, "its configuration could not be evaluated again")
+		l.suspect(v, "its configuration could not be evaluated again")
 		return
 	default:
 		l.move(v, running)
 		l.markSent(v)
 		switch {
 		case w.worker != "":
-		case l.stopping:
-			w.asking, w.reason = true, "the run was interrupted"
-			l.do(Revoke{v, l.ref(w), w.reason})
+		case l.stops():
+			l.revoke(v, "the run was interrupted")
 		default:
-			w.asking = true
-			l.do(ReadClaim{v, l.ref(w)})
+			l.readRegister(v)
 		}
 	}
 	if p.early != nil {
@@ -239,8 +235,8 @@ func (l *Loop) resumeAttempt(v int) {
 }
 
 // hold keeps a result until its vertex is prepared again.
-func (l *Loop) hold(v int, e Arrived) {
-	p := l.Past[v]
+func (m Past) hold(v int, e Arrived) {
+	p := m[v]
 	if p == nil || p.open == nil {
 		panic(fmt.Sprintf("loop: a result came for vertex %d, which was not dispatched", v))
 	}

@@ -15,7 +15,7 @@ const investigateEvery = 10 * time.Second
 
 // doubtful returns the addresses of this run's operations in doubt that hold permits, by limit, once for each permit.
 func (l *Loop) doubtful() map[*limit][]string {
-	if len(l.suspects)+len(l.kept) == 0 {
+	if len(l.suspects)+len(l.permits.kept) == 0 {
 		return nil
 	}
 	held := map[*limit][]string{}
@@ -29,28 +29,27 @@ func (l *Loop) doubtful() map[*limit][]string {
 			add(v, x.work.permits)
 		}
 	}
-	for _, a := range slices.Sorted(maps.Keys(l.kept)) {
-		add(l.attempts[a].vertex, l.kept[a])
+	for _, a := range slices.Sorted(maps.Keys(l.permits.kept)) {
+		add(l.attempts[a].vertex, l.permits.kept[a])
 	}
 	return held
 }
 
 // missing returns what vertices wait for: workers of a pool, permits of a limit that others hold, or operations in
-// doubt.
-func (l *Loop) missing() []Wait {
+// doubt. inDoubt has those of this run. investigate is called for each limit whose holders are to be looked up.
+func (qs *queues) missing(inDoubt map[*limit][]string, investigate func(*limit)) []Wait {
 	var waits []Wait
-	inDoubt := l.doubtful()
-	for i, c := range l.classes {
-		n := l.sched.ReadyIn(i + firstClass)
+	for i, c := range qs.classes {
+		n := qs.sched.ReadyIn(i + firstClass)
 		if n == 0 {
 			continue
 		}
-		if !l.served(c) {
+		if !c.served() {
 			waits = addWait(waits, Wait{Pool: c.pool.name, Vertices: n, Address: c.example})
 			continue
 		}
 		for lim := range c.needs() {
-			if lim.pool != nil && l.halted() {
+			if lim.pool != nil && qs.halted() {
 				continue // its places were given back
 			}
 			own := inDoubt[lim]
@@ -58,7 +57,7 @@ func (l *Loop) missing() []Wait {
 				waits = addWait(waits, Wait{
 					Limit: lim.name, Slots: lim.slots, Vertices: n, Address: c.example,
 					InDoubt: slices.Concat(own, lim.blockers), Holders: lim.holders})
-				l.investigate(lim)
+				investigate(lim)
 				break
 			}
 		}
@@ -77,26 +76,22 @@ func addWait(waits []Wait, w Wait) []Wait {
 }
 
 // investigate asks which operations in doubt of earlier runs hold permits of a limit.
-func (l *Loop) investigate(lim *limit) {
+func (ps *permits) investigate(lim *limit) {
 	if lim.pool != nil { // no doubt holds a place
 		return
 	}
-	if !lim.investigated.IsZero() && l.now.Sub(lim.investigated) < investigateEvery {
+	if !lim.investigated.IsZero() && ps.now.Sub(lim.investigated) < investigateEvery {
 		return
 	}
-	lim.investigated = l.now
-	l.do(FindBlockers{lim.name})
+	lim.investigated = ps.now
+	ps.do(FindBlockers{lim.name})
 }
 
-// blockedLimit returns the limit that keeps the run from finishing: all of its permits belong to operations in doubt,
-// and every vertex that is still ready waits for such a limit. It returns nil while anything else can make progress.
-// Only the user can resolve the doubts, and for that the run must end, because it holds the lock of the state.
-func (l *Loop) blockedLimit() (held *limit) {
-	if l.under+l.saving+len(l.acking)+l.counts[doubtful]+l.counts[parked] > 0 || l.halted() {
-		return nil
-	}
-	for i, c := range l.classes {
-		if l.sched.ReadyIn(i+firstClass) == 0 {
+// blocked returns a limit whose permits all belong to operations in doubt, if every vertex that is ready waits for such
+// a limit; nil if not.
+func (qs *queues) blocked() (held *limit) {
+	for i, c := range qs.classes {
+		if qs.sched.ReadyIn(i+firstClass) == 0 {
 			continue
 		}
 		at := slices.IndexFunc(c.limits, func(lim *limit) bool { return lim.kept+len(lim.blockers) >= lim.slots })
@@ -111,8 +106,16 @@ func (l *Loop) blockedLimit() (held *limit) {
 // namedDoubts is the most operations in doubt that a message names.
 const namedDoubts = 20
 
-// interruptBlocked interrupts a run that cannot make progress.
-func (l *Loop) interruptBlocked(held *limit) {
+// interruptBlocked interrupts a run that cannot make progress, because all permits of a limit belong to operations in
+// doubt. Only the user can resolve the doubts, and for that the run must end, because it holds the lock of the state.
+func (l *Loop) interruptBlocked() {
+	if l.under+l.records.saving+len(l.permits.acking)+l.counts[doubtful]+l.counts[parked] > 0 || l.halted() {
+		return
+	}
+	held := l.queues.blocked()
+	if held == nil {
+		return
+	}
 	list := slices.Concat(l.doubtful()[held], held.blockers)
 	var names strings.Builder
 	for i, address := range list {

@@ -313,8 +313,8 @@ func TestAnInterruptLeavesThePermitsThatAreNotTakenOverYet(t *testing.T) {
 	w.restore()
 	w.boot()
 	w.send(Interrupted{})
-	if held == 0 || len(w.loop.reclaims) != held {
-		t.Fatalf("%d permits were held, %d are requested again", held, len(w.loop.reclaims))
+	if held == 0 || len(w.loop.permits.reclaims) != held {
+		t.Fatalf("%d permits were held, %d are requested again", held, len(w.loop.permits.reclaims))
 	}
 	w.finish()
 	w.once()
@@ -339,7 +339,7 @@ func TestAPermitThatCouldNotBeAskedForIsAskedForAgain(t *testing.T) {
 		return nil
 	}
 	w.boot()
-	if got := len(w.loop.reclaims); got != 4 {
+	if got := len(w.loop.permits.reclaims); got != 4 {
 		t.Fatalf("%d permits are requested again", got)
 	}
 	w.finish()
@@ -360,7 +360,7 @@ func TestAPermitThatIsTakenOverAfterItsDoubtWasGivenUpIsKept(t *testing.T) {
 	w.restore()
 	w.refuse = func(PermitKey) error { return wire.ErrDisconnected }
 	w.boot()
-	if got := len(w.loop.reclaims); got != 2 {
+	if got := len(w.loop.permits.reclaims); got != 2 {
 		t.Fatalf("%d permits are requested again", got)
 	}
 	w.later(45*time.Second, func() {
@@ -370,8 +370,8 @@ func TestAPermitThatIsTakenOverAfterItsDoubtWasGivenUpIsKept(t *testing.T) {
 		w.refuse = nil
 	})
 	w.finish()
-	if len(w.held) != 1 || len(w.loop.Held()) != 1 || len(w.loop.reclaims) != 0 {
-		t.Errorf("the held permits are %v; the run keeps %v, and requests %v", w.held, w.loop.Held(), w.loop.reclaims)
+	if len(w.held) != 1 || len(w.loop.Held()) != 1 || len(w.loop.permits.reclaims) != 0 {
+		t.Errorf("the held permits are %v; the run keeps %v, and requests %v", w.held, w.loop.Held(), w.loop.permits.reclaims)
 	}
 }
 
@@ -388,7 +388,7 @@ func TestAPermitThatIsNotTakenOverBeforeItsOperationHasEndedIsNotLeft(t *testing
 	w.restore()
 	w.refuse = func(PermitKey) error { return wire.ErrDisconnected }
 	w.boot()
-	if got := len(w.loop.reclaims); got != 1 {
+	if got := len(w.loop.permits.reclaims); got != 1 {
 		t.Fatalf("%d permits are requested again", got)
 	}
 	w.finish()
@@ -405,7 +405,7 @@ func TestAWorkerThatSaysLateThatNothingGoesOnFreesThePermit(t *testing.T) {
 	w.boot()
 	w.latency = func(string) time.Duration { return 2 * time.Minute } // vertex 2 keeps the run going
 	w.later(time.Minute, func() {
-		if len(w.loop.doubted) != 1 || len(w.loop.kept) != 1 {
+		if len(w.loop.doubted) != 1 || len(w.loop.permits.kept) != 1 {
 			t.Error("the vertex is not in doubt yet")
 		}
 		lateResult(w, func(r *wire.Result) { r.Doubt, r.Function = "the worker stopped", nil })
@@ -420,8 +420,8 @@ func TestAWorkerThatSaysLateThatNothingGoesOnFreesThePermit(t *testing.T) {
 	w.crash()
 	w.restore()
 	w.boot()
-	if len(w.loop.reclaims) != 0 {
-		t.Errorf("permits are requested again: %v", w.loop.reclaims)
+	if len(w.loop.permits.reclaims) != 0 {
+		t.Errorf("permits are requested again: %v", w.loop.permits.reclaims)
 	}
 	w.finish()
 	w.once()

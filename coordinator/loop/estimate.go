@@ -70,21 +70,21 @@ func (k *kind) leave(class int32) {
 
 // bound returns the time that the remaining work takes because of limits. What one operation of each kind takes is
 // known.
-func (l *Loop) bound() (longest float64) {
-	for _, lim := range l.limitOrder {
+func (t *tally) bound(classes []*class, limits []*limit) (longest float64) {
+	for _, lim := range limits {
 		lim.work = 0
 	}
-	for i := range l.kinds {
-		k := &l.kinds[i]
+	for i := range t.kinds {
+		k := &t.kinds[i]
 		unknown := float64(k.left - k.waiting)
 		for _, m := range k.classes {
 			work := k.each * (float64(m.left) + unknown*float64(m.all)/float64(k.queued))
-			for lim := range l.classes[m.class-firstClass].needs() {
+			for lim := range classes[m.class-firstClass].needs() {
 				lim.work += work
 			}
 		}
 	}
-	for _, lim := range l.limitOrder {
+	for _, lim := range limits {
 		permits := lim.slots
 		if lim.want > 0 && lim.inUse > 0 && len(lim.idle) == 0 {
 			permits = lim.inUse // other runs have the rest
@@ -129,21 +129,21 @@ func (t *tally) learn(x *vertex, took time.Duration) {
 }
 
 // estimate returns the time until the end of the run; zero if nothing is known.
-func (l *Loop) estimate(running int) time.Duration {
-	ages, all, ended := make([]float64, len(l.kinds)), 0.0, 0
-	for i := range l.kinds {
-		l.kinds[i].running = 0
-		all += l.kinds[i].took
-		ended += l.kinds[i].ended
+func (t *tally) estimate(qs *queues, limits []*limit, running int) time.Duration {
+	ages, all, ended := make([]float64, len(t.kinds)), 0.0, 0
+	for i := range t.kinds {
+		t.kinds[i].running = 0
+		all += t.kinds[i].took
+		ended += t.kinds[i].ended
 	}
-	for _, v := range l.out {
-		if x := &l.vertices[v]; !x.hidden {
-			l.kinds[x.kind].running++
+	for _, v := range qs.out {
+		if x := &qs.vertices[v]; !x.hidden {
+			t.kinds[x.kind].running++
 		}
 	}
 	known := ended > 0
-	for i := range l.kinds {
-		k := &l.kinds[i]
+	for i := range t.kinds {
+		k := &t.kinds[i]
 		switch {
 		case k.ended > 0:
 			k.each = k.took / float64(k.ended)
@@ -159,14 +159,14 @@ func (l *Loop) estimate(running int) time.Duration {
 	if !known {
 		return 0
 	}
-	for _, v := range l.out { // each counts as one that takes at least its age
-		if x := &l.vertices[v]; !x.hidden {
-			ages[x.kind] += max(l.now.Sub(x.work.called).Seconds(), l.kinds[x.kind].each)
+	for _, v := range qs.out { // each counts as one that takes at least its age
+		if x := &qs.vertices[v]; !x.hidden {
+			ages[x.kind] += max(qs.now.Sub(x.work.called).Seconds(), t.kinds[x.kind].each)
 		}
 	}
 	work, whole := 0.0, 0.0
-	for i := range l.kinds {
-		k := &l.kinds[i]
+	for i := range t.kinds {
+		k := &t.kinds[i]
 		if k.running > 0 {
 			n := float64(max(k.ended, 1))
 			k.each = (k.each*n + ages[i]) / (n + float64(k.running))
@@ -175,28 +175,28 @@ func (l *Loop) estimate(running int) time.Duration {
 		whole += k.each * float64(k.left)
 	}
 	scale := 1.0
-	if l.weights > 0 {
-		scale = whole / l.weights
+	if t.weights > 0 {
+		scale = whole / t.weights
 	}
 	longest := 0.0
-	for _, v := range l.out {
-		x := &l.vertices[v]
+	for _, v := range qs.out {
+		x := &qs.vertices[v]
 		if x.hidden {
 			continue
 		}
-		age := l.now.Sub(x.work.called).Seconds()
-		rest := max(l.kinds[x.kind].each-age, age/10)
+		age := qs.now.Sub(x.work.called).Seconds()
+		rest := max(t.kinds[x.kind].each-age, age/10)
 		work += rest
-		longest = max(longest, rest+max(0, l.sched.Priority(v)-float64(x.weight))*scale)
+		longest = max(longest, rest+max(0, qs.sched.Priority(v)-float64(x.weight))*scale)
 	}
-	for i := range l.classes {
-		if v, ok := l.sched.First(i + firstClass); ok {
-			longest = max(longest, l.sched.Priority(v)*scale)
+	for i := range qs.classes {
+		if v, ok := qs.sched.First(i + firstClass); ok {
+			longest = max(longest, qs.sched.Priority(v)*scale)
 		}
 	}
-	if v, ok := l.sched.First(visibleClass); ok {
-		longest = max(longest, l.sched.Priority(v)*scale)
+	if v, ok := qs.sched.First(visibleClass); ok {
+		longest = max(longest, qs.sched.Priority(v)*scale)
 	}
-	left := max(work/float64(max(1, running)), longest, l.bound())
+	left := max(work/float64(max(1, running)), longest, t.bound(qs.classes, limits))
 	return time.Duration(left * float64(time.Second))
 }

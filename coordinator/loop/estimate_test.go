@@ -123,3 +123,47 @@ func TestTheEstimateComesTrue(t *testing.T) {
 		})
 	}
 }
+
+func TestTheRemainingTimeIsTheLongestOfItsBounds(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(ta *tally, qs *queues, api *limit)
+		running int
+		want    time.Duration
+	}{
+		"nothing is known":        {func(*tally, *queues, *limit) {}, 1, 0},
+		"an earlier run took 2 s": {func(ta *tally, _ *queues, _ *limit) { ta.kinds[0].recorded = 2 }, 1, 8 * time.Second},
+		"two at a time":           {func(ta *tally, _ *queues, _ *limit) { ta.kinds[0].recorded = 2 }, 2, 4 * time.Second},
+		"this run took 3 s for each": {func(ta *tally, _ *queues, _ *limit) {
+			ta.kinds[0] = kind{recorded: 2, left: 4, ended: 2, took: 6}
+		}, 2, 6 * time.Second},
+		"one is under way for 10 s": {func(ta *tally, qs *queues, _ *limit) {
+			ta.kinds[0].recorded = 2
+			qs.vertices[0].work.called = qs.now.Add(-10 * time.Second)
+			qs.out = []int{0}
+		}, 1, 19 * time.Second}, // each takes (2+10)/2, and that one a tenth of its age more
+		"a limit of one for all": {func(ta *tally, qs *queues, api *limit) {
+			ta.kinds[0].recorded, api.slots = 2, 1
+			aClass(qs, "eu", api).places = nil
+			for v := range 4 {
+				qs.vertices[v].class = firstClass
+				ta.queuedIn(&qs.vertices[v], 0)
+			}
+		}, 4, 8 * time.Second},
+		"a chain": {func(ta *tally, qs *queues, _ *limit) {
+			*qs.table = *aTable(4, dag.Edge{Before: 0, After: 1}, dag.Edge{Before: 1, After: 2}, dag.Edge{Before: 2, After: 3})
+			aClass(qs, "eu")
+			qs.enter(0, "eu")
+			ta.kinds[0].recorded = 2
+		}, 4, 8 * time.Second},
+	} {
+		qs, api, ta := newQueues(aTable(4)), &limit{slots: 9}, tally{}
+		for v := range 4 {
+			ta.add(1)
+			qs.vertices[v].kind = ta.kindOf("number create", 0)
+		}
+		c.change(&ta, &qs, api)
+		if got := ta.estimate(&qs, []*limit{api}, c.running); got != c.want {
+			t.Errorf("%s: %s are left, not %s", name, got, c.want)
+		}
+	}
+}

@@ -19,6 +19,14 @@ const (
 	mostPerTry = 15 * time.Second
 )
 
+var (
+	// ErrStore means that the run ended, and can be resumed, because the transport kept refusing something that the run
+	// depends on, or did not answer.
+	ErrStore = errors.New("NATS kept refusing")
+	// ErrWorkers means that the run ended, and can be resumed, because no worker could take its tasks.
+	ErrWorkers = errors.New("no worker could take a task")
+)
+
 // Outage reports whether an error means that the transport is not connected or has not answered.
 func Outage(err error) bool {
 	return errors.Is(err, wire.ErrDisconnected) || errors.Is(err, wire.ErrUnanswered) ||

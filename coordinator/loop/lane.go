@@ -29,7 +29,7 @@ func (l *Loop) onCallFailed(e CallFailed) {
 	w := x.work
 	l.arrive(e.Vertex)
 	other := (*wire.VersionError)(nil)
-	switch p := l.poolOf(w.pool); {
+	switch p := l.permits.poolOf(w.pool); {
 	case errors.As(e.Err, &other) && p.live > 0 && w.passed < maxPassedOver: // the next worker may be of this version
 		w.passed++
 		l.park(e.Vertex, l.now.Add(TickEvery))
@@ -42,7 +42,7 @@ func (l *Loop) onCallFailed(e CallFailed) {
 		l.do(Control{"announce"})
 		l.enqueue(e.Vertex)
 	case errors.Is(e.Err, wire.ErrPermitLost):
-		l.drop(w)
+		l.permits.drop(w)
 		l.park(e.Vertex, l.now.Add(TickEvery))
 	case errors.Is(e.Err, wire.ErrDisconnected), errors.Is(e.Err, wire.ErrUnanswered):
 		l.park(e.Vertex, l.now.Add(TickEvery))
@@ -50,7 +50,7 @@ func (l *Loop) onCallFailed(e CallFailed) {
 		w.lost++
 		l.park(e.Vertex, l.now.Add(TickEvery<<(w.lost-1)))
 	default:
-		l.leave(w)
+		l.permits.leave(w)
 		detail := fmt.Sprintf("A worker of pool %q could not be asked about %s: %s.", w.pool, w.desc.Address, e.Err)
 		if errors.Is(e.Err, wire.ErrLostCall) {
 			detail = fmt.Sprintf("No worker of pool %q answered about %s, in %d attempts: the worker, or the "+
@@ -77,7 +77,6 @@ type attempt struct {
 func (l *Loop) intend(v int) {
 	w := l.vertices[v].work
 	w.attempt, w.worker, w.answer = l.Attempt(), "", nil
-	w.posted, w.published, w.asking = false, false, false
 	l.attempts[w.attempt] = &attempt{vertex: v, pool: w.pool}
 	l.move(v, intending)
 	e := l.event(v, journal.Dispatch)
@@ -92,7 +91,7 @@ func (l *Loop) intend(v int) {
 // the attempt, which nobody has seen.
 func (l *Loop) send(v int) {
 	w := l.vertices[v].work
-	if l.halted() && !w.adopted {
+	if l.halted() && w.origin == own {
 		l.discardAttempt(v, "the run was stopped")
 		return
 	}
@@ -109,44 +108,47 @@ func (l *Loop) post(v int) {
 	task.Run, task.Attempt = l.Run, w.attempt
 	w.sent = l.now
 	var permits []PermitKey
-	if !w.adopted && !w.published {
+	if w.origin == own && w.sending != published {
 		permits = w.keys()
 	}
 	act := Publish{Vertex: v, Ref: l.ref(w), Task: &task, Permits: permits}
-	if w.maker != "" && !w.handed {
-		act.To, act.After, w.handed = w.maker, w.after, true
+	if w.maker != "" {
+		act.To, act.After = w.maker, w.after
+		w.maker, w.after = "", ""
 	}
 	l.do(act)
 }
 
 func (l *Loop) onPublished(e Published) {
 	x := &l.vertices[e.Vertex]
-	if x.phase != publishing || x.work.attempt != e.Attempt {
+	w := x.work
+	if x.phase != publishing || w.attempt != e.Attempt {
 		return // its result was faster
 	}
 	switch lost := errors.Is(e.Err, wire.ErrPermitLost); {
-	case lost && x.work.posted: // nothing was sent this time, but perhaps before
-		x.work.asking, x.work.reason = true, "its permit was lost"
+	case lost && w.sending != unsent: // nothing was sent this time, but perhaps before
 		l.move(e.Vertex, running)
-		l.do(Revoke{e.Vertex, l.ref(x.work), x.work.reason})
+		l.revoke(e.Vertex, "its permit was lost")
 		return
 	case lost: // nothing was ever sent
 		// Until that is recorded, it is not certain that this process still has the run: another one may have taken over the
 		// permits, and the operation.
-		x.work.noPermit = true
+		become(e.Vertex, &w.sending, barred)
 		l.discardAttempt(e.Vertex, "its permit was lost")
 		return
 	}
-	x.work.posted = true
-	doing := fmt.Sprintf("publishing the task for %s", x.work.desc.Address)
-	switch first := x.work.refused.Stopped(); {
-	case l.repeatedly(&x.work.refused, doing, e.Err):
+	doing := fmt.Sprintf("publishing the task for %s", w.desc.Address)
+	if w.sending == unsent {
+		become(e.Vertex, &w.sending, posted)
+	}
+	switch first := w.refused.Stopped(); {
+	case l.repeatedly(&w.refused, doing, e.Err):
 	case e.Err == nil:
-		x.work.published = true
+		set(e.Vertex, &w.sending, published)
 	case first && !Outage(e.Err) && !errors.Is(e.Err, wire.ErrStore): // of that, probe tells
 		l.tell(e.Vertex, diag.List{diag.New(diag.Warning, "Failed to publish a task",
 			fmt.Sprintf("The task for %s could not be put into the stream of pool %q; this is repeated. The error "+
-				"was: %s.", x.work.desc.Address, x.work.pool, e.Err), nil)})
+				"was: %s.", w.desc.Address, w.pool, e.Err), nil)})
 	}
 	l.move(e.Vertex, running)
 }
@@ -164,15 +166,15 @@ func (l *Loop) onArrived(e Arrived) {
 	switch {
 	case a.revoked:
 		l.retain(e.Delivery, e.Sequence)
-		l.reportViolation(a.vertex, fmt.Sprintf("Worker %s sent a result for the attempt %s, which was proved not to have "+
-			"started. The operation may have been started twice; the result stays in the stream.", e.Result.Worker,
-			e.Ref.Attempt))
+		l.messages.reportViolation(a.vertex, fmt.Sprintf("Worker %s sent a result for the attempt %s, which was "+
+			"proved not to have started. The operation may have been started twice; the result stays in the stream.",
+			e.Result.Worker, e.Ref.Attempt))
 		return
 	case a.taken:
 		if a.nonce != "" && a.nonce != e.Result.Nonce {
-			l.reportViolation(a.vertex, fmt.Sprintf("The attempt %s has two results, under two claims: of worker %s, and of "+
-				"worker %s. The operation may have been started twice; the first result was recorded.", e.Ref.Attempt,
-				a.worker, e.Result.Worker))
+			l.messages.reportViolation(a.vertex, fmt.Sprintf("The attempt %s has two results, under two claims: of "+
+				"worker %s, and of worker %s. The operation may have been started twice; the first result was recorded.",
+				e.Ref.Attempt, a.worker, e.Result.Worker))
 		}
 		if x := &l.vertices[a.vertex]; x.work != nil && x.work.attempt == e.Ref.Attempt {
 			switch x.phase {
@@ -184,12 +186,11 @@ func (l *Loop) onArrived(e Arrived) {
 				}
 			}
 		}
-		l.acking[e.Delivery] = nil
-		l.do(Ack{e.Delivery})
+		l.permits.ack(e.Delivery, nil)
 		return
 	}
 	x := &l.vertices[a.vertex]
-	if l.leaving {
+	if l.leaves() {
 		return // it stays in the stream
 	}
 	if x.phase == settled && e.Result.Doubt != "" { // the doubt is known
@@ -199,14 +200,14 @@ func (l *Loop) onArrived(e Arrived) {
 	switch x.phase {
 	case publishing, running, doubtful:
 	case idle, preparing: // adopted from a process that is gone: the program must be told first
-		l.hold(a.vertex, e)
+		l.Past.hold(a.vertex, e)
 		return
 	case settled:
 		l.retain(e.Delivery, e.Sequence) // the run goes on without it
 		return
 	default:
 		l.retain(e.Delivery, e.Sequence)
-		l.reportViolation(a.vertex, fmt.Sprintf("Worker %s sent a result for the attempt %s before "+
+		l.messages.reportViolation(a.vertex, fmt.Sprintf("Worker %s sent a result for the attempt %s before "+
 			"the attempt was published. It is not recorded, and stays in the stream.", e.Result.Worker, e.Ref.Attempt))
 		return
 	}
@@ -221,16 +222,17 @@ func (l *Loop) onArrived(e Arrived) {
 	case e.Result.NotStarted:
 		l.notStarted(a.vertex, wire.DiagsFromWire(e.Result.Diagnostics))
 	case e.Result.Doubt != "":
-		if !w.over { // else it has been told
+		if w.effect != over { // else it has been told
 			l.tell(a.vertex, wire.DiagsFromWire(e.Result.Diagnostics))
 		}
 		w.answer = e.Result.Answer
-		l.admitDoubt(a.vertex, e.Result.Doubt)
+		set(a.vertex, &w.effect, over) // so the permits are released once that is durable
+		l.suspect(a.vertex, e.Result.Doubt)
 	default:
 		if w.step.Task == nil || !w.step.Task.More {
-			l.releasePlace(w) // the worker's slot is free
+			l.permits.releasePlace(w) // the worker's slot is free
 		}
-		l.resolveDoubt(a.vertex)
+		l.resolveDoubt(a.vertex, x)
 		l.move(a.vertex, completing)
 		l.do(Complete{a.vertex, e.Result})
 	}
@@ -255,12 +257,12 @@ func (l *Loop) onUnreadable(e Unreadable) {
 	l.retain(e.Delivery, e.Sequence)
 	detail := fmt.Sprintf("The result of the attempt %s could not be read, and stays in the stream: %s.",
 		e.Ref.Attempt, e.Err)
-	if l.shouldReport(detail) {
+	if l.messages.shouldReport(detail) {
 		l.tell(a.vertex, diag.Errors("Failed to read a result", detail, nil))
 	}
 	x := &l.vertices[a.vertex]
 	if w := x.work; w != nil && w.attempt == e.Ref.Attempt && (x.phase == running || x.phase == publishing) {
-		w.over = true
+		set(a.vertex, &w.effect, over)
 		l.suspect(a.vertex, "its result could not be read: "+e.Err.Error())
 	}
 }
@@ -274,7 +276,7 @@ func (l *Loop) notStarted(v int, why diag.List) {
 		return
 	}
 	w.step = program.Step{Diags: why, Failed: true}
-	l.resolveDoubt(v)
+	l.resolveDoubt(v, &l.vertices[v])
 	l.move(v, completing)
 	l.nextPhase(v)
 }
@@ -292,7 +294,7 @@ func (l *Loop) onTombstone(v int) {
 
 // discardAttempt records that the attempt was not started, so that another one can be made.
 func (l *Loop) discardAttempt(v int, why string) {
-	l.resolveDoubt(v)
+	l.resolveDoubt(v, &l.vertices[v])
 	l.move(v, retracting)
 	e := l.event(v, journal.Retract)
 	e.Detail = why
@@ -305,11 +307,11 @@ func (l *Loop) requeue(v int) {
 	w := l.vertices[v].work
 	l.arrive(v)
 	l.attempts[w.attempt].revoked = w.delivery == 0
-	if w.noPermit {
-		w.noPermit = false
-		l.drop(w)
+	if w.sending == barred {
+		l.permits.drop(w)
 	}
-	l.confirm(w)
-	w.attempt, w.worker, w.adopted = "", "", false
+	l.permits.confirm(w)
+	w.attempt, w.worker = "", ""
+	w.beginAnew(v, own)
 	l.enqueue(v)
 }

@@ -2,56 +2,30 @@ package loop
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// worker is a worker as this run sees it.
-type worker struct {
-	wire.Heartbeat
-	seen  time.Time
-	takes bool // it is counted among the live workers of its pools
-}
-
-// maxMembers is the most workers of one pool that a run keeps track of: a hostile pool can use a new name for each
-// heartbeat.
-const maxMembers = 2048
-
-func (l *Loop) onBeat(e Beat) {
-	for _, pool := range e.Pools { // one, except in tests
-		l.processHeartbeat(pool, e.Heartbeat.For(pool))
-	}
-}
-
-// processHeartbeat processes a worker's heartbeat about one of its pools.
-func (l *Loop) processHeartbeat(pool string, h wire.Heartbeat) {
-	w := l.workers[member{pool, h.Worker}]
+// onBeat processes a worker's heartbeat about one of its pools.
+func (l *Loop) onBeat(pool string, h wire.Heartbeat) {
+	w, isNew := l.workers.find(pool, h.Worker)
 	if w == nil {
-		if l.members[pool] == maxMembers {
-			return
-		}
-		l.members[pool]++
-		w = &worker{}
-		l.workers[member{pool, h.Worker}] = w
-		l.workerOrder = append(l.workerOrder, w)
-		if h.Protocol != wire.ProtocolVersion {
-			detail := fmt.Sprintf("The worker %s speaks version %d of the protocol, this coordinator version %d. It "+
-				"is given no work.", h.Worker, h.Protocol, wire.ProtocolVersion)
-			if l.shouldReport(detail) {
-				l.tell(-1, diag.List{diag.New(diag.Warning, "Worker of another version", detail, nil)})
-			}
+		return
+	}
+	if isNew && h.Protocol != wire.ProtocolVersion {
+		detail := fmt.Sprintf("The worker %s speaks version %d of the protocol, this coordinator version %d. It "+
+			"is given no work.", h.Worker, h.Protocol, wire.ProtocolVersion)
+		if l.messages.shouldReport(detail) {
+			l.tell(-1, diag.List{diag.New(diag.Warning, "Worker of another version", detail, nil)})
 		}
 	}
-	l.count(w, false)
+	l.permits.staff(w, false)
 	w.Heartbeat, w.seen = h, l.now
-	l.count(w, !h.Draining && !h.Leaving && h.Protocol == wire.ProtocolVersion)
-	l.fit(l.poolOf(pool))
+	l.permits.staff(w, !h.Draining && !h.Leaving && h.Protocol == wire.ProtocolVersion)
+	l.permits.fit(l.permits.poolOf(pool), l.workers.surveyed())
 	for _, id := range h.Attempts {
 		a := l.attempts[id]
 		if a == nil || a.pool != pool {
@@ -64,46 +38,12 @@ func (l *Loop) processHeartbeat(pool string, h wire.Heartbeat) {
 	}
 }
 
-// count updates the number of live workers of the worker's pools.
-func (l *Loop) count(w *worker, takes bool) {
-	if w.takes == takes {
-		return
-	}
-	w.takes = takes
-	for _, name := range w.Pools {
-		p := l.poolOf(name)
-		slots := min(max(w.Slots, 1), maxSlots)
-		if takes {
-			p.live++
-			p.slots += slots
-			p.missing = false
-		} else {
-			p.live--
-			p.slots -= slots
-		}
-	}
-}
-
-// connectionStable reports whether the connection has been up long enough for silence to mean that a worker is dead.
-func (l *Loop) connectionStable() bool {
-	return !l.connectedSince.IsZero() && l.now.Sub(l.connectedSince) >= wire.DeadAfter
-}
-
-// silent reports whether a worker counts as dead that was last heard of at a time.
-func (l *Loop) silent(seen time.Time) bool {
-	if seen.Before(l.connectedSince) {
-		seen = l.connectedSince
-	}
-	return l.connectionStable() && l.now.Sub(seen) > wire.DeadAfter
-}
-
 // freeze stops the run because the transport has lost data that it had acknowledged. A claim may be among it, so
 // nothing that was dispatched may be dispatched again.
 func (l *Loop) freeze(e LostData) {
-	if l.frozen {
+	if !l.lose(e.Older) {
 		return
 	}
-	l.frozen = true
 	if e.Older {
 		l.tell(-1, diag.Errors("The run was begun by an earlier version",
 			"An earlier version of Millipede began this run, and kept its registers in streams that this version "+
@@ -130,61 +70,49 @@ func (l *Loop) freeze(e LostData) {
 
 // onTicked does what depends on the time.
 func (l *Loop) onTicked(e Ticked) {
-	l.connectedSince = time.Time{}
-	if e.Connected > 0 {
-		l.connectedSince = l.now.Add(-e.Connected)
+	l.workers.connected(e.Connected)
+	if away := l.workers.connectedSince.IsZero() || !l.store.silentSince.IsZero(); l.waitedForTransport(l.now, away) {
+		l.tell(-1, transportGone(l.Run))
+		l.onAbandoned()
 	}
-	l.abandonWithoutTransport()
 	l.unpark()
-	for _, w := range l.workerOrder {
-		if w.takes && l.silent(w.seen) {
-			l.count(w, false)
+	for _, w := range l.workers.order {
+		if w.takes && l.workers.silent(w.seen) {
+			l.permits.staff(w, false)
 			l.recheckClaims(w)
 		}
 	}
 	for _, v := range l.out { // suspecting a vertex does not change the list
 		l.watch(v)
 	}
-	l.checkPlaces()
-	l.checkLimits()
-	l.checkUnavailablePools()
-	if held := l.blockedLimit(); held != nil {
-		l.interruptBlocked(held)
+	l.permits.checkPlaces(l.workers.surveyed())
+	l.permits.checkLimits()
+	if l.Durable && !l.halted() {
+		l.workers.checkTaking(l.permits.poolOrder, l.unclaimed())
 	}
+	l.interruptBlocked()
 	l.showProgress()
 }
 
-// goneAfter is how long a run that is asked to stop waits for a transport that is away.
-const goneAfter = 5 * time.Second
-
-// abandonWithoutTransport ends a run that is asked to stop while the transport is away, because it may never learn the
+// transportGone tells why a run that is asked to stop is abandoned while the transport is away: it may never learn the
 // outcome of what runs. Workers continue, and the resumed run takes their results.
-func (l *Loop) abandonWithoutTransport() {
-	switch {
-	case !l.stopping || l.leaving || !l.connectedSince.IsZero() && l.silentSince.IsZero():
-		l.goneSince = time.Time{}
-	case l.goneSince.IsZero():
-		l.goneSince = l.now
-	case l.now.Sub(l.goneSince) >= goneAfter:
-		l.tell(-1, diag.Errors("The message server is gone",
-			fmt.Sprintf("The run was interrupted while its NATS server could not be reached, so nothing is known of "+
-				"the operations that workers still carry out. Their results are kept. To take them, and go on, when "+
-				"the server is there again: coordinator runs resume %s", l.Run), nil))
-		l.onAbandoned()
-	}
+func transportGone(run string) diag.List {
+	return diag.Errors("The message server is gone",
+		fmt.Sprintf("The run was interrupted while its NATS server could not be reached, so nothing is known of "+
+			"the operations that workers still carry out. Their results are kept. To take them, and go on, when "+
+			"the server is there again: coordinator runs resume %s", run), nil)
 }
 
 // recheckClaims reads the registers of the attempts that a dead worker may have claimed without reporting it.
 func (l *Loop) recheckClaims(dead *worker) {
 	for _, v := range l.out {
 		x := &l.vertices[v]
-		if x.phase != running || x.work.worker != "" || x.work.asking {
+		if x.phase != running || x.work.worker != "" || x.work.register != quiet {
 			continue
 		}
 		for _, p := range dead.Pools {
 			if p == x.work.pool {
-				x.work.asking = true
-				l.do(ReadClaim{v, l.ref(x.work)})
+				l.readRegister(v)
 				break
 			}
 		}
@@ -198,20 +126,34 @@ func (l *Loop) watch(v int) {
 	if x.phase != running {
 		return
 	}
-	switch holder := l.workers[member{w.pool, w.worker}]; {
-	case w.worker == "" && w.asking:
-	case w.worker == "" && !w.published && l.now.Sub(w.sent) >= time.Second:
+	switch {
+	case w.worker == "" && w.register != quiet:
+	case w.worker == "" && w.sending != published && l.now.Sub(w.sent) >= time.Second:
 		l.move(v, publishing)
 		l.post(v)
-	case w.worker == "" && l.now.Sub(w.sent) >= claimWait && !l.stopping:
-		w.asking = true
-		l.do(ReadClaim{v, l.ref(w)})
+	case w.worker == "" && l.now.Sub(w.sent) >= claimWait && !l.stops():
+		l.readRegister(v)
 	case w.worker == "":
-	case holder == nil && l.silent(w.listed), holder != nil && l.silent(holder.seen):
-		l.suspect(v, fmt.Sprintf("worker %s has not been heard of for %s", w.worker, wire.DeadAfter))
-	case holder != nil && l.connectionStable() && l.now.Sub(w.listed) > claimWait:
-		l.suspect(v, fmt.Sprintf("worker %s does not hold it any more, and has not reported it", w.worker))
+	default:
+		if why := l.workers.unfinished(w.pool, w.worker, w.listed); why != "" {
+			l.suspect(v, why)
+		}
 	}
+}
+
+// readRegister asks who holds the attempt of a vertex.
+func (l *Loop) readRegister(v int) {
+	w := l.vertices[v].work
+	set(v, &w.register, reading)
+	l.do(ReadClaim{v, l.ref(w)})
+}
+
+// revoke asks for a tombstone in the register of the attempt of a vertex, so that nobody may start it.
+func (l *Loop) revoke(v int, reason string) {
+	w := l.vertices[v].work
+	set(v, &w.register, revoking)
+	w.reason = reason
+	l.do(Revoke{v, l.ref(w), reason})
 }
 
 // onRegistered processes the content of an attempt's register.
@@ -221,7 +163,7 @@ func (l *Loop) onRegistered(e Registered) {
 	if w == nil || w.attempt != e.Attempt {
 		return
 	}
-	w.asking = false
+	set(e.Vertex, &w.register, quiet)
 	if x.phase != running && x.phase != publishing && x.phase != doubtful || e.Err != nil {
 		return
 	}
@@ -237,181 +179,12 @@ func (l *Loop) onRegistered(e Registered) {
 		l.discardAttempt(e.Vertex, "it was revoked: "+w.reason)
 	case e.Found:
 		l.held(e.Vertex, e.Claim.Worker)
-		w.listed, w.published = l.now, true
+		w.listed = l.now
+		set(e.Vertex, &w.sending, published)
 	case x.phase == running && !l.halted():
 		l.move(e.Vertex, publishing)
 		l.post(e.Vertex)
 	}
-}
-
-// suspect records that the outcome of an attempt is unknown.
-func (l *Loop) suspect(v int, reason string) {
-	l.move(v, doubtful)
-	l.recordDoubt(v, reason)
-}
-
-// recordDoubt is suspect for a vertex that is in doubt already, but not in the journal.
-func (l *Loop) recordDoubt(v int, reason string) {
-	w := l.vertices[v].work
-	w.suspected, w.reason = l.now, reason
-	if !slices.Contains(l.suspects, v) {
-		l.suspects = append(l.suspects, v)
-	}
-	e := l.event(v, journal.Suspect)
-	e.Detail, e.Over = reason, w.over
-	changes := l.doubt(v, state.Doubt{
-		Run: l.Run, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool, Operation: w.desc.Action,
-		Started: w.called,
-		Reason:  reason, Answer: (*state.Answer)(w.answer),
-	})
-	l.save(Record{Vertex: v, Kind: Suspected, Events: []journal.Event{e}, Changes: w.withResolvedDoubt(changes)})
-}
-
-// suspectUnseen is suspect for an attempt of an earlier process, before its vertex is prepared.
-func (l *Loop) suspectUnseen(v int, reason string) {
-	p := l.Past[v]
-	e := l.event(v, journal.Suspect)
-	e.Address, e.Action, e.Attempt, e.Pool = p.open.Address, p.open.Action, p.open.Attempt, p.open.Pool
-	e.Detail = reason
-	p.status, p.suspected, p.reason = journal.Doubt, l.now, reason
-	l.doubted = append(l.doubted, Doubtful{
-		Vertex: v, Address: p.open.Address, Attempt: p.open.Attempt, Pool: p.open.Pool, Reason: reason,
-		Started: p.open.At})
-	l.save(Record{Vertex: v, Kind: Noted, Events: []journal.Event{e}, Changes: l.doubt(v, state.Doubt{
-		Run: l.Run, Attempt: p.open.Attempt, Pool: p.open.Pool, Operation: p.open.Action, Started: p.open.At,
-		Reason: reason,
-	})})
-}
-
-// doubt asks the program for the state change that marks an object as in doubt.
-func (l *Loop) doubt(v int, d state.Doubt) []state.Change {
-	if p, ok := l.Program.(program.Doubter); ok {
-		return p.Doubt(v, d)
-	}
-	return nil
-}
-
-// resolveDoubt restores the object in the state as it was before its operation was in doubt. The next record of the
-// vertex commits that.
-func (l *Loop) resolveDoubt(v int) {
-	if l.vertices[v].status != journal.Doubt {
-		return
-	}
-	if p, ok := l.Program.(program.Doubter); ok {
-		w := l.vertices[v].work
-		w.resolvedDoubt = append(w.resolvedDoubt, p.ResolveDoubt(v)...)
-	}
-}
-
-// withResolvedDoubt returns the changes of a record of the vertex, after those of resolveDoubt.
-func (w *work) withResolvedDoubt(changes []state.Change) []state.Change {
-	if len(w.resolvedDoubt) == 0 {
-		return changes
-	}
-	all := append(w.resolvedDoubt, changes...)
-	w.resolvedDoubt = nil
-	return all
-}
-
-// admitDoubt processes a worker's report that it does not know the outcome. Nothing runs any more, so the permits are
-// released once that is durable.
-func (l *Loop) admitDoubt(v int, reason string) {
-	x := &l.vertices[v]
-	x.work.over = true
-	if x.phase != doubtful {
-		l.suspect(v, reason)
-		return
-	}
-	// The journal must say so too, or a run that is resumed would take the permits again, and wait.
-	l.recordDoubt(v, reason)
-}
-
-// onSuspected continues once it is durable that a vertex is in doubt.
-func (l *Loop) onSuspected(v int) {
-	x := &l.vertices[v]
-	w := x.work
-	if w == nil {
-		return
-	}
-	l.releasePlace(w) // its worker has no slot any more, or an unknown one
-	if w.over {
-		l.arrive(v)
-		l.confirm(w)
-	}
-	if !x.hidden && x.phase == doubtful {
-		l.changed = true
-		shown := about(ShownDoubtful, v, &w.desc)
-		shown.Reason = w.reason
-		l.do(shown)
-	}
-}
-
-// giveUp settles the vertices in doubt for which no result can be expected any more, and skips the vertices that depend
-// on them. A result that arrives later stays in the stream until the run is resumed. The permits stay held until then,
-// because the operation may still be running.
-func (l *Loop) giveUp() {
-	if len(l.suspects) == 0 || l.saving > 0 {
-		return
-	}
-	left := l.suspects[:0]
-	for _, v := range l.suspects {
-		x := &l.vertices[v]
-		if x.phase != doubtful {
-			continue
-		}
-		w := x.work
-		heard := w.suspected
-		if w.listed.After(heard) {
-			heard = w.listed
-		}
-		wait := l.DoubtWait
-		if w.ended {
-			wait = min(wait, wire.DeadAfter)
-		}
-		if !w.over && !l.halted() && l.now.Sub(heard) < wait {
-			left = append(left, v)
-			continue
-		}
-		l.settleInDoubt(v)
-	}
-	l.suspects = left
-}
-
-// endDoubt processes a worker's report that an operation in doubt, for which the run no longer waits, does not run any
-// more. Its permits are released once that is durable.
-func (l *Loop) endDoubt(v int, a Arrived) {
-	l.acking[a.Delivery] = l.kept[a.Ref.Attempt]
-	if !l.isLeft(a.Ref.Attempt) {
-		l.do(Ack{a.Delivery})
-		return
-	}
-	for _, p := range l.kept[a.Ref.Attempt] {
-		p.limit.kept--
-	}
-	delete(l.kept, a.Ref.Attempt)
-	d := l.Program.Describe(v)
-	e := l.event(v, journal.Suspect)
-	e.Address, e.Action, e.Attempt, e.Pool, e.Worker = d.Address, d.Action, string(a.Ref.Attempt), a.Ref.Pool,
-		a.Result.Worker
-	e.Detail, e.Over = a.Result.Doubt, true
-	l.save(Record{Vertex: v, Kind: DoubtEnded, Delivery: a.Delivery, Events: []journal.Event{e}})
-}
-
-func (l *Loop) settleInDoubt(v int) {
-	x := &l.vertices[v]
-	w := x.work
-	l.arrive(v)
-	l.doubted = append(l.doubted, Doubtful{
-		Vertex: v, Address: w.desc.Address, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool,
-		Reason: w.reason, Started: w.called,
-		Answer: (*state.Answer)(w.answer)})
-	if !w.over && !w.ended {
-		l.keep(w.attempt, w.permits...)
-	}
-	l.tally.discount(x)
-	l.move(v, settled)
-	x.work = nil
-	l.skip(l.sched.Fail(v))
 }
 
 // held records which worker has the task of a vertex, and shows it when that is new.

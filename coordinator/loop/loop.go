@@ -5,9 +5,15 @@
 // no clock and does no I/O, so that a run, its resumption, its simulation and its replay execute the same code. Inputs
 // and actions are plain data. Package coordinator executes the actions and feeds their results back as inputs.
 //
-// Read this file first, then vertex.go for the phases of a vertex, settle.go and lane.go for the way of a vertex
-// through them, gather.go for the records that share a transaction, permits.go and places.go for what it waits for,
-// liveness.go for workers that fall silent, adopt.go for a resumed run, and stop.go for one that is interrupted.
+// Read this file first, then vertex.go for the phases of a vertex, attempt.go for the statuses of its attempt, and
+// status.go for how a status changes. settle.go, launch.go and lane.go have the way of a vertex through its phases,
+// doubt.go the operations with an unknown outcome, liveness.go what depends on time and on workers, adopt.go a resumed
+// run, and stop.go one that is interrupted.
+//
+// The parts of a loop have the data of one concern each, and tests of their own: ending.go (how the run ends), store.go
+// (whether messages can be stored), workers.go (who works), permits.go and places.go (what an operation needs in order
+// to start), queues.go, waitaccount.go and blocked.go (what vertices wait for), records.go (which records share a
+// transaction), messages.go (which messages are not accepted), tally.go and estimate.go (what views are shown).
 package loop
 
 import (
@@ -18,8 +24,6 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/graph/dag"
 	"github.com/millipede-iac/millipede/graph/sched"
-	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -73,60 +77,25 @@ type Settings struct {
 }
 
 // Loop is the state of a run. Only Step changes it. It is not safe for concurrent use.
+//
+// Its own methods are those that need several of its parts. No part knows another one, with three exceptions: all of
+// them see how the run ends, the queues have vertices of the table, and the tally reads other parts to estimate the
+// remaining time.
 type Loop struct {
 	Settings
-	sched    *sched.Scheduler
-	vertices []vertex
-	classes  []*class
-	byClass  map[string]int32
+	common
+	table
 
-	now        time.Time
-	acts       []Action
-	limits     map[string]*limit
-	limitOrder []*limit
-	pools      map[string]*pool
-	poolOrder  []*pool
-
-	counts [phases]int
-	under  int // vertices whose phase ends by itself
-	saving int // records that are being committed, or gathered
-
-	gathered []Record // of vertices that nothing waits for; see flush
-	hurry    bool     // something waits for one of them
-
-	out      []int // vertices with an operation under way
-	waits    []int // parked vertices
-	fresh    []int // vertices that have joined a queue in this step
-	unheard  int   // vertices of past with an operation under way, or in doubt, that this process has not looked at yet
-	attempts map[wire.AttemptID]*attempt
-	acking   map[int][]permit            // permits that are free once the message of a result is confirmed
-	kept     map[wire.AttemptID][]permit // of operations in doubt that the run does not wait for any more
-	reclaims map[PermitKey]wire.AttemptID
-
-	suspects       []int // vertices in doubt
-	workers        map[member]*worker
-	workerOrder    []*worker
-	members        map[string]int  // how many workers each pool has ever had
-	alarms         []string        // that were told
-	left           map[uint64]bool // messages that stay in the stream of results
-	connectedSince time.Time       // zero while the transport is not connected
-	goneSince      time.Time       // from when on a run that is to stop finds the transport gone
-	settledAt      time.Time       // from when on silence of a pool means that it has no worker
-
-	stopping  bool // nothing more is started
-	cancelled bool
-	leaving   bool // what is under way is left alone
-	frozen    bool // the transport lost data
-	broken    error
-	probes    FailureTimer // with the regular look at the message store
-	refusing  bool         // the message store stores nothing, or seems to have lost data
-	// unconfirmed is set while the message store seems to have lost data.
-	unconfirmed bool
-	// silentSince is the time since which NATS has not answered; zero while it does. The user is informed once.
-	silentSince time.Time
-	silenceTold bool
-
+	store    store
+	workers  workers
+	permits  permits
+	queues   queues
+	records  records
+	messages messages
 	tally
+
+	attempts map[wire.AttemptID]*attempt
+	unheard  int // vertices of Past with an operation under way, or in doubt, that this process has not looked at yet
 }
 
 // PermitKey names a permit: the limit, and the name under which it was asked for.
@@ -134,12 +103,11 @@ type PermitKey struct{ Limit, ID string }
 
 // New returns a loop at the start of a run.
 func New(s Settings) *Loop {
-	l := &Loop{
-		Settings: s, byClass: map[string]int32{}, limits: map[string]*limit{}, pools: map[string]*pool{},
-		attempts: map[wire.AttemptID]*attempt{}, acking: map[int][]permit{}, kept: map[wire.AttemptID][]permit{},
-		reclaims: map[PermitKey]wire.AttemptID{},
-		workers:  map[member]*worker{}, members: map[string]int{}, left: map[uint64]bool{},
-	}
+	l := &Loop{Settings: s, attempts: map[wire.AttemptID]*attempt{}}
+	l.table.common, l.records.common, l.store.common = &l.common, &l.common, &l.common
+	l.workers, l.messages = newWorkers(&l.common), newMessages(&l.common)
+	l.permits = newPermits(&l.common, &l.Settings)
+	l.queues = newQueues(&l.table)
 	g := s.Program.Graph()
 	l.join(g.Len())
 	traits := sched.Traits{
@@ -173,16 +141,6 @@ func (l *Loop) join(n int) {
 	l.counts[idle] += n
 }
 
-func (l *Loop) classOf(v int) int {
-	switch x := &l.vertices[v]; {
-	case x.phase == queued:
-		return int(x.class)
-	case x.hidden:
-		return hiddenClass
-	}
-	return visibleClass
-}
-
 // Step processes an input and returns the actions that follow from it, to be taken in this order. The slice is valid
 // until the next call.
 func (l *Loop) Step(now time.Time, in Input) []Action {
@@ -191,7 +149,8 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 	l.now = now
 	switch e := in.(type) {
 	case Began:
-		l.begin()
+		l.workers.begin(l.SettleFor)
+		l.adopt()
 	case Prepared:
 		l.onPrepared(e)
 	case Completed:
@@ -199,17 +158,17 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 	case CallFailed:
 		l.onCallFailed(e)
 	case Declared:
-		l.onDeclared(e)
+		l.permits.onDeclared(e)
 	case Granted:
 		l.onGranted(e)
 	case Released:
-		l.forget(l.limits[e.Limit], e.ID)
+		l.permits.forget(l.permits.limits[e.Limit], e.ID)
 	case Refused:
-		l.onRefused(e)
+		l.permits.onRefused(e, l.isOpen)
 	case Contention:
-		l.onContention(e)
+		l.permits.onContention(e)
 	case Blocked:
-		l.limits[e.Limit].blockers, l.limits[e.Limit].holders = e.Addresses, e.Holders
+		l.permits.onBlocked(e)
 	case Committed:
 		l.onCommitted(e)
 	case Published:
@@ -221,17 +180,19 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 	case MisplacedResult:
 		l.onMisplaced(e)
 	case Acked:
-		l.onAcked(e)
+		l.permits.onAcked(e)
 	case Registered:
 		l.onRegistered(e)
 	case Beat:
-		l.onBeat(e)
+		for _, pool := range e.Pools { // one, except in tests
+			l.onBeat(pool, e.Heartbeat.For(pool))
+		}
 	case Probed:
-		l.onProbed(e)
+		l.store.probed(e)
 	case LostData:
 		l.freeze(e)
 	case Surveyed:
-		l.settledAt = l.now
+		l.workers.settledAt = l.now
 		l.unpark()
 	case Ticked:
 		l.onTicked(e)
@@ -240,42 +201,41 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 	case Abandoned:
 		l.onAbandoned()
 	case Failed:
-		if l.broken == nil {
-			l.broken = e.Err
-		}
+		l.fail(e.Err)
 	default:
 		panic(fmt.Sprintf("loop: unknown input %T", in))
 	}
 	l.advance()
-	l.accountLacks()
-	l.flush(in)
+	l.queues.accountLacks(l.halted() || l.store.taking != takes)
+	_, ticked := in.(Ticked)
+	l.records.flush(l.counts[calling], ticked)
 	return l.acts
 }
-
-func (l *Loop) do(a Action) { l.acts = append(l.acts, a) }
-
-// begin adopts the attempts and permits of an earlier process of the run.
-func (l *Loop) begin() {
-	l.settledAt = l.now.Add(l.SettleFor)
-	l.connectedSince = l.now
-	l.adopt()
-}
-
-// halted reports whether the run starts nothing more.
-func (l *Loop) halted() bool { return l.stopping || l.leaving || l.frozen || l.broken != nil }
 
 // advance starts what can be started.
 func (l *Loop) advance() {
 	switch {
-	case !l.halted() && l.refusing: // nothing new until it is over
+	case !l.halted() && l.store.taking != takes: // nothing new until it is over
 	case !l.halted():
 		l.prepareReady()
 		l.launchReady()
-	case l.stopping && !l.leaving && !l.frozen && l.broken == nil:
+	case l.awaits():
 		l.restoreReady()
 	}
 	l.request()
 	l.giveUp()
+}
+
+// request requests the permits that ready vertices could use at once, of the narrowest limit (the places of the pool)
+// first. A permit of a wider limit is requested only for vertices that already have the narrower ones, so that a run
+// never holds a wide permit while it waits for a narrow one.
+func (l *Loop) request() {
+	l.permits.beginWants()
+	if !l.halted() {
+		l.queues.wants()
+	}
+	l.permits.acquire()
+	l.permits.passOn()
 }
 
 // search is the most vertices that are prepared for full pools in order to find work for idle ones.
@@ -297,10 +257,10 @@ func (l *Loop) prepareReady() {
 		return
 	}
 	ahead, full := l.counts[wanting]+l.counts[preparing], 0
-	for i, c := range l.classes {
+	for i, c := range l.queues.classes {
 		switch n := l.sched.ReadyIn(i + firstClass); {
-		case n == 0 || !l.startable(c):
-		case c.pool.full() && l.idleElsewhere(c.pool): // those that idle are to find work behind what waits here
+		case n == 0 || !c.startable():
+		case c.pool.full() && l.permits.idleElsewhere(c.pool): // those that idle are to find work behind what waits here
 			full += n
 		default:
 			ahead += n
@@ -360,7 +320,7 @@ func (l *Loop) markSent(v int) {
 		w.out = len(l.out)
 		l.out = append(l.out, v)
 		if !x.hidden {
-			l.poolOf(w.pool).Running++
+			l.permits.poolOf(w.pool).Running++
 		}
 	}
 	if !w.started.IsZero() {
@@ -373,7 +333,7 @@ func (l *Loop) markSent(v int) {
 		shown.Pool, shown.At = w.pool, l.now
 		shown.Ready, shown.Waited, shown.Attempt = w.ready, w.waits, w.attempt
 		if x.class >= firstClass {
-			shown.Limits = l.classes[x.class-firstClass].limitNames
+			shown.Limits = l.queues.of(x).limitNames
 		}
 		l.do(shown)
 	}
@@ -392,7 +352,7 @@ func (l *Loop) arrive(v int) {
 	l.out = l.out[:len(l.out)-1]
 	w.out = -1
 	if !x.hidden {
-		l.poolOf(w.pool).Running--
+		l.permits.poolOf(w.pool).Running--
 	}
 }
 
@@ -417,38 +377,20 @@ var errStalled = errors.New("the vertices that are left wait for each other")
 // which shows the final counts.
 func (l *Loop) Over() bool {
 	switch {
-	case l.broken != nil:
+	case l.err != nil:
 		return true
-	case l.saving > 0:
+	case l.records.saving > 0:
 		return false
-	case l.leaving:
+	case l.leaves():
 		return true
-	case l.under > 0 || len(l.acking) > 0 || l.counts[doubtful] > 0:
+	case l.under > 0 || len(l.permits.acking) > 0 || l.counts[doubtful] > 0:
 		return false
 	case l.halted():
 		return true
 	}
 	if l.sched.Stalled() {
-		l.broken = errStalled
+		l.fail(errStalled)
 		return true
 	}
 	return l.sched.Finished()
 }
-
-// Err returns the error that keeps the run from continuing; nil while it goes on, and after it has ended normally.
-func (l *Loop) Err() error { return l.broken }
-
-// Break ends the run after Step has panicked. After that only Err and Outcome may be called.
-func (l *Loop) Break(bug error) { l.broken = bug }
-
-// tell shows diagnostics to the observer and keeps them.
-func (l *Loop) tell(v int, list diag.List) {
-	if len(list) == 0 {
-		return
-	}
-	l.problems = append(l.problems, problem{v, list})
-	l.do(Shown{Kind: ShownDiagnostics, Vertex: v, Diagnostics: list})
-}
-
-// event returns an event of a kind about a vertex; see note.
-func (l *Loop) event(v int, k journal.Kind) journal.Event { return l.note(v, journal.Event{Kind: k}) }

@@ -3,6 +3,7 @@ package loop
 import (
 	"slices"
 
+	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -25,7 +26,7 @@ type Outcome struct {
 func (l *Loop) Outcome() Outcome {
 	out := Outcome{
 		Failed: l.failed, Skipped: l.skipped, InDoubt: l.doubted,
-		Interrupted: l.stopping && !l.sched.Finished(), Cancelled: l.cancelled, Counts: l.progress(),
+		Interrupted: l.stops() && !l.sched.Finished(), Cancelled: l.cancels(), Counts: l.progress(&l.queues, &l.permits),
 	}
 	slices.SortStableFunc(l.problems, func(a, b problem) int { return a.vertex - b.vertex })
 	for _, p := range l.problems {
@@ -35,9 +36,9 @@ func (l *Loop) Outcome() Outcome {
 	slices.SortFunc(out.Skipped, func(a, b Skipped) int { return a.Vertex - b.Vertex })
 	slices.SortFunc(out.InDoubt, func(a, b Doubtful) int { return a.Vertex - b.Vertex })
 	switch {
-	case l.cancelled && len(l.doubted) == 0 && !l.openEnded():
+	case l.cancels() && len(l.doubted) == 0 && !l.openEnded():
 		out.Status = "cancelled"
-	case out.Interrupted, l.frozen, l.broken != nil, len(l.doubted) > 0, l.leaving:
+	case out.Interrupted, l.evidence != complete, l.err != nil, len(l.doubted) > 0, l.leaves():
 		out.Status = "interrupted"
 	case len(l.failed) > 0, out.Diags.HasErrors():
 		out.Status = "failed"
@@ -45,4 +46,27 @@ func (l *Loop) Outcome() Outcome {
 		out.Status = "done"
 	}
 	return out
+}
+
+// Held returns the permits of operations that may still run when the run ends.
+func (l *Loop) Held() (keys []PermitKey) {
+	for v := range l.vertices {
+		if w := l.vertices[v].work; w != nil && w.step.Lane == program.Safe {
+			keys = append(keys, keysOf(w.permits)...)
+		}
+	}
+	for _, ps := range l.permits.kept {
+		keys = append(keys, keysOf(ps)...)
+	}
+	for v, p := range l.Past {
+		if l.vertices[v].phase == idle { // it was not looked at
+			keys = append(keys, keysOf(p.permits)...)
+		}
+	}
+	for k, a := range l.permits.reclaims {
+		if l.isOpen(a) { // else it was to be given back as soon as it came
+			keys = append(keys, k)
+		}
+	}
+	return keys
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -60,82 +59,81 @@ type permit struct {
 	since time.Time
 }
 
+// permits are the limits and the pools that this run uses, and the permits that it holds, has asked for, or is to give
+// back. Permits in use are held by vertices, except for those in the maps.
+type permits struct {
+	*common
+	*Settings
+	limits     map[string]*limit
+	limitOrder []*limit
+	pools      map[string]*pool
+	poolOrder  []*pool
+
+	acking   map[int][]permit             // by message of a result: permits that are free once it is confirmed
+	kept     map[wire.AttemptID][]permit  // of operations in doubt that the run does not wait for any more
+	reclaims map[PermitKey]wire.AttemptID // requests for permits that an earlier process held for an attempt
+}
+
+func newPermits(c *common, s *Settings) permits {
+	return permits{common: c, Settings: s, limits: map[string]*limit{}, pools: map[string]*pool{},
+		acking: map[int][]permit{}, kept: map[wire.AttemptID][]permit{}, reclaims: map[PermitKey]wire.AttemptID{}}
+}
+
 // limitOf returns the limit. It declares a limit that is new, or that was known only by its name. exact says that its
 // size is now known.
-func (l *Loop) limitOf(wl wire.Limit, exact bool) *limit {
-	lim := l.limits[wl.Name]
+func (ps *permits) limitOf(wl wire.Limit, exact bool) *limit {
+	lim := ps.limits[wl.Name]
 	if lim == nil {
-		lim = &limit{name: wl.Name, slots: wl.Slots, measured: l.now}
-		l.limits[wl.Name] = lim
-		l.limitOrder = append(l.limitOrder, lim)
-		if lim.local = l.OwnSlots && wl.Name == wire.DefaultLimit; lim.local {
+		lim = &limit{name: wl.Name, slots: wl.Slots, measured: ps.now}
+		ps.limits[wl.Name] = lim
+		ps.limitOrder = append(ps.limitOrder, lim)
+		if lim.local = ps.OwnSlots && wl.Name == wire.DefaultLimit; lim.local {
 			lim.declared, lim.exact = true, true
 			return lim
 		}
-		l.do(Declare{wl, exact})
+		ps.do(Declare{wl, exact})
 	} else if exact && !lim.exact {
-		l.do(Declare{wl, exact})
+		ps.do(Declare{wl, exact})
 	}
 	lim.exact = lim.exact || exact
 	return lim
 }
 
-func (l *Loop) onDeclared(e Declared) {
-	lim := l.limits[e.Limit]
+func (ps *permits) onDeclared(e Declared) {
+	lim := ps.limits[e.Limit]
 	lim.slots, lim.declared, lim.sizing = e.Slots, true, false
 }
 
-// request requests the permits that ready vertices could use at once, of the narrowest limit (the places of the pool)
-// first. A permit of a wider limit is requested only for vertices that already have the narrower ones, so that a run
-// never holds a wide permit while it waits for a narrow one.
-func (l *Loop) request() {
-	for _, lim := range l.limitOrder {
+// beginWants begins to count what ready vertices could use.
+func (ps *permits) beginWants() {
+	for _, lim := range ps.limitOrder {
 		lim.want, lim.soon, lim.short, lim.spare = 0, 0, false, lim.available()
 	}
-	if !l.halted() {
-		for i, c := range l.classes {
-			n := l.sched.ReadyIn(i + firstClass)
-			if n == 0 || !l.served(c) {
-				continue
-			}
-			for lim := range c.needs() { // a narrow limit is no use beyond what the wider ones let through
-				if lim.slots > 0 {
-					n = min(n, lim.slots)
-				}
-			}
-			if c.places != nil {
-				c.places.soon += c.passing(n)
-			}
-			for lim := range c.needs() {
-				lim.want += n
-				lim.short = lim.short || n == 0
-				n = min(n, lim.spare)
-				lim.spare -= n
-			}
-		}
-	}
-	for _, lim := range l.limitOrder {
+}
+
+// acquire requests the permits that are wanted, as far as the limits have them.
+func (ps *permits) acquire() {
+	for _, lim := range ps.limitOrder {
 		if !lim.declared || lim.local {
 			continue
 		}
 		free := lim.slots - lim.inUse - len(lim.idle) - len(lim.queued)
 		for range min(lim.want-len(lim.idle)-len(lim.queued), free) {
-			id := l.requestID(lim)
+			id := ps.requestID(lim)
 			lim.queued = append(lim.queued, id)
-			l.do(Acquire{PermitKey{lim.name, id}})
+			ps.do(Acquire{PermitKey{lim.name, id}})
 		}
 	}
-	l.passOn()
 }
 
 // passOn gives back permits that came too late: the place that they were requested for was left to others meanwhile. If
 // they were kept until others ask for them, two runs could go on exchanging places and permits, each with one of the
 // two that it needs.
-func (l *Loop) passOn() {
-	for _, lim := range l.limitOrder {
+func (ps *permits) passOn() {
+	for _, lim := range ps.limitOrder {
 		last := len(lim.idle) - 1
 		if lim.came && lim.short && last >= lim.want && (lim.inUse == 0 || lim.contended) {
-			l.releasePermit(lim.idle[last])
+			ps.releasePermit(lim.idle[last])
 			lim.idle = lim.idle[:last]
 		}
 		lim.came = false
@@ -146,7 +144,7 @@ func (l *Loop) passOn() {
 // name for a request of their own: what one of them gives back late, when another one goes on with its run already,
 // would be the permit of an operation of that one. Only permits of operations in the journal are passed on, by
 // reacquire.
-func (l *Loop) ownName() string { return OwnName(l.Run, l.Process) }
+func (ps *permits) ownName() string { return OwnName(ps.Run, ps.Process) }
 
 // OwnName returns what the names of the requests of a process of a run begin with; see Settings.Process.
 func OwnName(run, process string) string {
@@ -157,7 +155,7 @@ func OwnName(run, process string) string {
 }
 
 // requestID returns the lowest request name of this process that is not in use.
-func (l *Loop) requestID(lim *limit) string {
+func (ps *permits) requestID(lim *limit) string {
 	n := 0
 	for n < len(lim.taken) && lim.taken[n] {
 		n++
@@ -166,12 +164,12 @@ func (l *Loop) requestID(lim *limit) string {
 		lim.taken = append(lim.taken, false)
 	}
 	lim.taken[n] = true
-	return l.ownName() + strconv.Itoa(n)
+	return ps.ownName() + strconv.Itoa(n)
 }
 
 // forget frees the name of a request.
-func (l *Loop) forget(lim *limit, id string) {
-	number, _ := strings.CutPrefix(id, l.ownName())
+func (ps *permits) forget(lim *limit, id string) {
+	number, _ := strings.CutPrefix(id, ps.ownName())
 	if n, err := strconv.Atoi(number); err == nil && n >= 0 && n < len(lim.taken) {
 		lim.taken[n] = false
 	}
@@ -187,38 +185,63 @@ func (lim *limit) dequeue(id string) bool {
 	return false
 }
 
-func (l *Loop) onGranted(e Granted) {
-	lim := l.limits[e.Limit]
+// granted takes a permit that was asked for. One that an earlier process held is left to takeOver; then granted returns
+// the attempt that it was held for.
+func (ps *permits) granted(e Granted) (of wire.AttemptID, earlier bool) {
+	lim := ps.limits[e.Limit]
 	lim.refused = FailureTimer{}
-	if a, ok := l.reclaims[e.PermitKey]; ok {
-		l.reclaimed(lim, e.ID, a)
-		return
+	if a, ok := ps.reclaims[e.PermitKey]; ok {
+		return a, true
 	}
 	lim.dequeue(e.ID)
 	lim.blockers, lim.holders, lim.investigated = nil, nil, time.Time{} // it moves
-	p := permit{lim, e.ID, l.now}
-	if l.halted() {
-		l.releasePermit(p)
-		return
+	p := permit{lim, e.ID, ps.now}
+	if ps.halted() {
+		ps.releasePermit(p)
+		return "", false
 	}
 	lim.idle = append(lim.idle, p)
 	lim.came = true
+	return "", false
 }
 
-func (l *Loop) onRefused(e Refused) {
-	lim := l.limits[e.Limit]
-	if !l.halted() { // else it may have been withdrawn
-		l.repeatedly(&lim.refused, fmt.Sprintf("asking for a permit of limit %q", lim.name), e.Err)
+// takeOver takes the permit that an earlier process held for an attempt. If the attempt is not open any more, the
+// permit is released.
+func (ps *permits) takeOver(key PermitKey, open bool) (p permit, held bool) {
+	lim := ps.limits[key.Limit]
+	delete(ps.reclaims, key)
+	lim.dequeue(key.ID)
+	p = permit{lim, key.ID, ps.now}
+	if !open {
+		ps.releasePermit(p)
+		return permit{}, false
 	}
-	if a, ok := l.reclaims[e.PermitKey]; ok && l.isOpen(a) {
+	lim.inUse++
+	return p, true
+}
+
+// onRefused gives up a request for a permit, unless an earlier process of the run held it for an attempt that is still
+// open.
+func (ps *permits) onRefused(e Refused, open func(wire.AttemptID) bool) {
+	lim := ps.limits[e.Limit]
+	if !ps.halted() { // else it may have been withdrawn
+		ps.repeatedly(&lim.refused, fmt.Sprintf("asking for a permit of limit %q", lim.name), e.Err)
+	}
+	if a, ok := ps.reclaims[e.PermitKey]; ok && open(a) {
 		// What runs under the permit goes on, whether it could be asked for or not: under its name, nothing else may
 		// start.
-		l.do(Acquire{e.PermitKey})
+		ps.do(Acquire{e.PermitKey})
 		return
 	}
-	delete(l.reclaims, e.PermitKey)
+	delete(ps.reclaims, e.PermitKey)
 	lim.dequeue(e.ID)
-	l.forget(lim, e.ID)
+	ps.forget(lim, e.ID)
+}
+
+// onBlocked notes who holds the permits of a limit.
+func (ps *permits) onBlocked(e Blocked) {
+	lim := ps.limits[e.Limit]
+	lim.blockers, lim.holders = e.Addresses, e.Holders
 }
 
 // available returns how many idle permits there are.
@@ -230,10 +253,10 @@ func (lim *limit) available() int {
 }
 
 // use takes an idle permit. The caller has checked that there is one.
-func (l *Loop) use(lim *limit) permit {
+func (ps *permits) use(lim *limit) permit {
 	lim.inUse++
 	if lim.local {
-		return permit{limit: lim, since: l.now}
+		return permit{limit: lim, since: ps.now}
 	}
 	p := lim.idle[len(lim.idle)-1]
 	lim.idle = lim.idle[:len(lim.idle)-1]
@@ -242,43 +265,43 @@ func (l *Loop) use(lim *limit) permit {
 
 // take takes a place in the pool and a permit of each limit of the class for a vertex. The caller has checked that they
 // are available.
-func (l *Loop) take(w *work, c *class) {
+func (ps *permits) take(w *work, c *class) {
 	for lim := range c.needs() {
 		if lim.pool != nil {
-			w.place = l.use(lim)
+			w.place = ps.use(lim)
 		} else {
-			w.permits = append(w.permits, l.use(lim))
+			w.permits = append(w.permits, ps.use(lim))
 		}
 	}
 }
 
 // leave ends a vertex's use of its place and its permits.
-func (l *Loop) leave(w *work) {
-	l.releasePlace(w)
-	l.free(w.permits)
+func (ps *permits) leave(w *work) {
+	ps.releasePlace(w)
+	ps.free(w.permits)
 	w.permits = nil
 }
 
 // releasePlace ends a vertex's use of its place, if it has one.
-func (l *Loop) releasePlace(w *work) {
+func (ps *permits) releasePlace(w *work) {
 	if w.place.limit != nil {
-		l.free([]permit{w.place})
+		ps.free([]permit{w.place})
 		w.place = permit{}
 	}
 }
 
 // free ends the use of permits. They are released if others wait and the quantum is over, and are idle for the next
 // vertex otherwise.
-func (l *Loop) free(ps []permit) {
-	for _, p := range ps {
+func (ps *permits) free(list []permit) {
+	for _, p := range list {
 		lim := p.limit
 		lim.inUse--
 		over := lim.inUse+len(lim.idle) >= lim.slots // the limit was made smaller
 		if lim.local {
 			continue
 		}
-		if l.halted() || over || lim.contended && (l.Yields || l.now.Sub(p.since) >= quantum) {
-			l.releasePermit(p)
+		if ps.halted() || over || lim.contended && (ps.Yields || ps.now.Sub(p.since) >= quantum) {
+			ps.releasePermit(p)
 		} else {
 			lim.idle = append(lim.idle, p)
 		}
@@ -287,16 +310,28 @@ func (l *Loop) free(ps []permit) {
 
 // keep holds the permits of an attempt in doubt for which the run no longer waits. Permits of an earlier process may be
 // granted only afterwards.
-func (l *Loop) keep(a wire.AttemptID, ps ...permit) {
-	l.kept[a] = append(l.kept[a], ps...)
-	for _, p := range ps {
+func (ps *permits) keep(a wire.AttemptID, list ...permit) {
+	ps.kept[a] = append(ps.kept[a], list...)
+	for _, p := range list {
 		p.limit.kept++
 	}
 }
 
+// letGo makes the permits of an attempt in doubt free once a message is acknowledged, and reports whether it was one
+// that the run did not wait for any more.
+func (ps *permits) letGo(a wire.AttemptID, delivery int) (kept bool) {
+	list, kept := ps.kept[a]
+	for _, p := range list {
+		p.limit.kept--
+	}
+	delete(ps.kept, a)
+	ps.acking[delivery] = list
+	return kept
+}
+
 // isLeft reports whether an attempt in doubt, for which the run no longer waits, may still run under its permits.
-func (l *Loop) isLeft(a wire.AttemptID) bool {
-	_, is := l.kept[a]
+func (ps *permits) isLeft(a wire.AttemptID) bool {
+	_, is := ps.kept[a]
 	return is
 }
 
@@ -322,70 +357,71 @@ func keysOf(ps []permit) []PermitKey {
 	return keys
 }
 
+// confirm acknowledges the message of the result that the vertex has accepted, if there is one. Its permits are
+// released once that is done, or at once without a message.
+func (ps *permits) confirm(w *work) {
+	ps.releasePlace(w)
+	if w.delivery == 0 {
+		ps.free(w.permits)
+		w.permits = nil
+		return
+	}
+	ps.ack(w.delivery, w.permits)
+	w.permits, w.delivery = nil, 0
+}
+
+func (ps *permits) onAcked(e Acked) {
+	ps.free(ps.acking[e.Delivery])
+	delete(ps.acking, e.Delivery)
+}
+
+// ack acknowledges a message. Once that is done, permits are free.
+func (ps *permits) ack(delivery int, list []permit) {
+	ps.acking[delivery] = list
+	ps.do(Ack{delivery})
+}
+
 // drop takes all permits of a vertex out of use after it has lost one of them to another coordinator. No operation may
 // start under the others either.
-func (l *Loop) drop(w *work) {
+func (ps *permits) drop(w *work) {
 	for _, p := range w.permits {
 		p.limit.inUse--
-		l.releasePermit(p)
+		ps.releasePermit(p)
 	}
 	w.permits = nil
 	if lim := w.place.limit; lim != nil {
 		lim.inUse--
-		l.releasePermit(w.place)
+		ps.releasePermit(w.place)
 		w.place = permit{}
 	}
 }
 
-func (l *Loop) releasePermit(p permit) {
+func (ps *permits) releasePermit(p permit) {
 	if p.limit.local {
 		return
 	}
-	l.do(Release{PermitKey{p.limit.name, p.id}})
+	ps.do(Release{PermitKey{p.limit.name, p.id}})
 }
 
-// Held returns the permits of operations that may still run when the run ends.
-func (l *Loop) Held() (keys []PermitKey) {
-	for v := range l.vertices {
-		if w := l.vertices[v].work; w != nil && w.step.Lane == program.Safe {
-			keys = append(keys, keysOf(w.permits)...)
-		}
-	}
-	for _, ps := range l.kept {
-		keys = append(keys, keysOf(ps)...)
-	}
-	for v, p := range l.Past {
-		if l.vertices[v].phase == idle { // it was not looked at
-			keys = append(keys, keysOf(p.permits)...)
-		}
-	}
-	for k, a := range l.reclaims {
-		if l.isOpen(a) { // else it was to be given back as soon as it came
-			keys = append(keys, k)
-		}
-	}
-	return keys
-}
-
-func (l *Loop) onContention(e Contention) {
-	lim := l.limits[e.Limit]
+func (ps *permits) onContention(e Contention) {
+	lim := ps.limits[e.Limit]
 	lim.asking, lim.contended = false, e.Yes
 	switch {
 	case e.Yes && lim.pool != nil:
 		// A place that waits for a narrow limit would idle, and with it a slot. All wait for the widest one. For a quantum
 		// it may wait, so that the narrow limit, of which nobody keeps a permit without a place, finds who has one.
-		l.trim(lim, lim.soon, quantum)
+		ps.trim(lim, lim.soon, quantum)
 	case e.Yes:
-		l.trim(lim, lim.want, 0)
+		ps.trim(lim, lim.want, 0)
 	}
 }
 
 // trim releases idle permits until no more than keep are left, but none that is younger than age.
-func (l *Loop) trim(lim *limit, keep int, age time.Duration) {
+func (ps *permits) trim(lim *limit, keep int, age time.Duration) {
 	left := lim.idle[:0]
 	for i, p := range lim.idle {
-		if len(left)+len(lim.idle)-i > keep && l.now.Sub(p.since) >= age {
-			l.releasePermit(p)
+		if len(left)+len(lim.idle)-i > keep && ps.now.Sub(p.since) >= age {
+			ps.releasePermit(p)
 		} else {
 			left = append(left, p)
 		}
@@ -394,32 +430,46 @@ func (l *Loop) trim(lim *limit, keep int, age time.Duration) {
 	lim.surplus = time.Time{}
 }
 
+// giveBack releases all idle permits, and withdraws the requests for more.
+func (ps *permits) giveBack() {
+	for _, lim := range ps.limitOrder {
+		ps.trim(lim, 0, 0)
+		for _, id := range lim.queued {
+			// What an earlier process left may still run under the permits that are asked for again.
+			key := PermitKey{lim.name, id}
+			if _, earlier := ps.reclaims[key]; !earlier {
+				ps.do(Withdraw{key})
+			}
+		}
+	}
+}
+
 // checkLimits does what depends on the time, for limits.
-func (l *Loop) checkLimits() {
-	for _, lim := range l.limitOrder {
+func (ps *permits) checkLimits() {
+	for _, lim := range ps.limitOrder {
 		if lim.local {
 			continue
 		}
 		switch {
-		case l.halted():
-			l.trim(lim, 0, 0)
+		case ps.halted():
+			ps.trim(lim, 0, 0)
 		case len(lim.idle) <= lim.want:
 			lim.surplus = time.Time{}
 		case lim.surplus.IsZero():
-			lim.surplus = l.now
-		case l.now.Sub(lim.surplus) >= surplusTime:
-			l.trim(lim, lim.want, 0)
+			lim.surplus = ps.now
+		case ps.now.Sub(lim.surplus) >= surplusTime:
+			ps.trim(lim, lim.want, 0)
 		}
 		if lim.inUse+len(lim.idle) == 0 {
 			lim.contended = false
 		} else if !lim.asking {
 			lim.asking = true
-			l.do(AskContention{lim.name})
+			ps.do(AskContention{lim.name})
 		}
 		if lim.pool == nil && lim.want > 0 && lim.inUse+len(lim.idle) >= lim.slots &&
-			l.now.Sub(lim.measured) >= remeasure {
-			lim.measured = l.now
-			l.do(Declare{wire.Limit{Name: lim.name, Slots: lim.slots}, false})
+			ps.now.Sub(lim.measured) >= remeasure {
+			lim.measured = ps.now
+			ps.do(Declare{wire.Limit{Name: lim.name, Slots: lim.slots}, false})
 		}
 	}
 }

@@ -355,8 +355,8 @@ func TestAnExpansionGrowsTheRun(t *testing.T) {
 	w.boot()
 	w.finish()
 	g.Program.Check()
-	if len(w.calls) != 300 || w.loop.progress().Total != 300 {
-		t.Errorf("%d calls, %d in all", len(w.calls), w.loop.progress().Total)
+	if len(w.calls) != 300 || w.loop.Outcome().Counts.Total != 300 {
+		t.Errorf("%d calls, %d in all", len(w.calls), w.loop.Outcome().Counts.Total)
 	}
 }
 

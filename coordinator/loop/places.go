@@ -2,7 +2,9 @@ package loop
 
 import (
 	"iter"
+	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -17,15 +19,28 @@ import (
 // maxSlots is the most slots that a worker is believed to have.
 const maxSlots = 1 << 16
 
+// pool is this run's view of a pool of workers.
+type pool struct {
+	name    string
+	live    int     // workers that take work
+	slots   int     // that they have
+	missing bool    // a call found nobody
+	places  *limit  // nil until something is placed here
+	load    float64 // the weights of what waits, in seconds
+	// troubledSince is since when tasks wait here, and no worker takes any; zero: not so.
+	troubledSince time.Time
+	PoolCounts
+}
+
 // placesOf returns the limit that counts the places of a pool. If no other coordinator uses the pool, the limit is
 // local and needs no messages.
-func (l *Loop) placesOf(p *pool) *limit {
+func (ps *permits) placesOf(p *pool, surveyed bool) *limit {
 	if p.places == nil {
-		p.places = &limit{name: wire.PoolLimit(p.name), pool: p, local: l.Sole, declared: l.Sole,
-			measured: l.now}
-		l.limits[p.places.name] = p.places
-		l.limitOrder = append(l.limitOrder, p.places)
-		l.fit(p)
+		p.places = &limit{name: wire.PoolLimit(p.name), pool: p, local: ps.Sole, declared: ps.Sole,
+			measured: ps.now}
+		ps.limits[p.places.name] = p.places
+		ps.limitOrder = append(ps.limitOrder, p.places)
+		ps.fit(p, surveyed)
 	}
 	return p.places
 }
@@ -54,9 +69,8 @@ func (c *class) passing(n int) int {
 	return n
 }
 
-// fit adapts the places of a pool to its live slots. A run that has not heard from all workers yet does not reduce
-// them.
-func (l *Loop) fit(p *pool) {
+// fit adapts the places of a pool to its live slots. A run that has not surveyed all workers yet does not reduce them.
+func (ps *permits) fit(p *pool, surveyed bool) {
 	lim := p.places
 	if lim == nil || p.slots == 0 || lim.sizing {
 		return
@@ -65,18 +79,17 @@ func (l *Loop) fit(p *pool) {
 		lim.slots = p.slots
 		return
 	}
-	shrink := l.connectionStable() && !l.now.Before(l.settledAt)
-	if !lim.declared || lim.slots < p.slots || shrink && lim.slots > p.slots || l.now.Sub(lim.measured) >= remeasure {
-		lim.sizing, lim.measured = true, l.now
-		l.do(Resize{wire.Limit{Name: lim.name, Slots: p.slots}, shrink})
+	if !lim.declared || lim.slots < p.slots || surveyed && lim.slots > p.slots || ps.now.Sub(lim.measured) >= remeasure {
+		lim.sizing, lim.measured = true, ps.now
+		ps.do(Resize{wire.Limit{Name: lim.name, Slots: p.slots}, surveyed})
 	}
 }
 
 // checkPlaces repeats fit for the pools in use from time to time: another coordinator may have heard other heartbeats.
-func (l *Loop) checkPlaces() {
-	for _, p := range l.poolOrder {
+func (ps *permits) checkPlaces(surveyed bool) {
+	for _, p := range ps.poolOrder {
 		if lim := p.places; lim != nil && lim.want+lim.inUse+len(lim.idle) > 0 {
-			l.fit(p)
+			ps.fit(p, surveyed)
 		}
 	}
 }
@@ -88,8 +101,8 @@ func (p *pool) full() bool {
 }
 
 // idleElsewhere reports whether a pool other than p has idle workers.
-func (l *Loop) idleElsewhere(p *pool) bool {
-	for _, o := range l.poolOrder {
+func (ps *permits) idleElsewhere(p *pool) bool {
+	for _, o := range ps.poolOrder {
 		if o != p && o.live > 0 && o.Queued == 0 && !o.full() {
 			return true
 		}
@@ -105,22 +118,54 @@ func (p *pool) backlog() float64 {
 	return p.load / float64(p.slots)
 }
 
-// mostUrgentClass returns the class that the next vertex is started from: the one that determines when the run can end,
-// by the critical path of its heaviest vertex or by the work that waits for its pool. It returns -1 if nothing can
-// start.
-func (l *Loop) mostUrgentClass() int {
-	best, most, heaviest, first := -1, 0.0, 0.0, 0
-	for i := range l.classes {
-		class := i + firstClass
-		v, ok := l.sched.First(class)
-		if !ok || !l.admits(class) {
-			continue
-		}
-		way := l.sched.Priority(v)
-		pressing := max(way, l.classes[i].pool.backlog())
-		if best < 0 || pressing > most || pressing == most && (way > heaviest || way == heaviest && v < first) {
-			best, most, heaviest, first = class, pressing, way, v
+// staff counts a worker among the live ones of its pools, or not any more.
+func (ps *permits) staff(w *worker, takes bool) {
+	if w.takes == takes {
+		return
+	}
+	w.takes = takes
+	slots := min(max(w.Slots, 1), maxSlots)
+	for _, name := range w.Pools {
+		p := ps.poolOf(name)
+		if takes {
+			p.live++
+			p.slots += slots
+			p.missing = false
+		} else {
+			p.live--
+			p.slots -= slots
 		}
 	}
-	return best
+}
+
+func (ps *permits) poolOf(name string) *pool {
+	p := ps.pools[name]
+	if p == nil {
+		p = &pool{name: name}
+		ps.pools[name] = p
+		ps.poolOrder = append(ps.poolOrder, p)
+	}
+	return p
+}
+
+func (ps *permits) isLive(name string) bool {
+	p := ps.pools[name]
+	return p != nil && p.live > 0
+}
+
+// firstLive returns the first of the pools that has workers; empty if none is known to have any.
+func (ps *permits) firstLive(pools []string) string {
+	for _, name := range pools {
+		if ps.isLive(name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// unheard reports whether workers that a vertex could run on have not sent a heartbeat yet: those of the pool of its
+// region or, for a question, of the pools that may be asked.
+func (ps *permits) unheard(p *program.Placement) bool {
+	return len(p.Among) > 0 && !ps.Embedded && ps.firstLive(p.Among) == "" ||
+		p.Region != "" && !ps.isLive(p.Region) || p.ProviderRegion != "" && !ps.isLive(p.ProviderRegion)
 }

@@ -103,7 +103,7 @@ func TestADoubtHoldsNoPlace(t *testing.T) {
 	w := orphaned(t)
 	w.boot()
 	w.later(25*time.Second, func() {
-		lim := w.loop.limits[wire.PoolLimit("default")]
+		lim := w.loop.permits.limits[wire.PoolLimit("default")]
 		if lim == nil || lim.inUse != 0 || w.loop.counts[doubtful] != 1 {
 			t.Errorf("%+v with %d doubts", lim, w.loop.counts[doubtful])
 		}

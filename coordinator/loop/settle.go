@@ -13,7 +13,7 @@ func (l *Loop) onPrepared(e Prepared) {
 	x := &l.vertices[e.Vertex]
 	w := x.work
 	w.step = e.Step
-	if w.adopted {
+	if w.origin == adopted {
 		l.resumeAttempt(e.Vertex)
 		return
 	}
@@ -30,7 +30,7 @@ func (l *Loop) onCompleted(e Completed) {
 		w.worker = e.Worker
 		l.sample(x, w, e.Took)
 		if w.step.Finished() {
-			l.leave(w) // another task may go on with them
+			l.permits.leave(w) // another task may go on with them
 		}
 	}
 	x.ops++
@@ -53,14 +53,8 @@ func (l *Loop) nextPhase(v int) {
 		l.grow(w.step.Growth)
 		x = &l.vertices[v]
 	}
-	if w.step.Finished() {
-		w.bad = w.step.Bad()
+	if w.step.Finished() || w.step.Bad() { // a task of a vertex that the program says has failed is not sent
 		l.conclude(v)
-		return
-	}
-	if w.step.Bad() {
-		w.bad = true
-		l.conclude(v) // the program asks for a task of a vertex that it says has failed: the failure counts
 		return
 	}
 	r := Record{Vertex: v, Kind: Wanted, Changes: w.withResolvedDoubt(w.step.Changes)}
@@ -93,12 +87,12 @@ func (l *Loop) nextPhase(v int) {
 func (l *Loop) onUnstorable(v int, safely bool) {
 	w := l.vertices[v].work
 	if !safely || !l.Durable {
-		w.bad = true
 		w.step.Changes = nil
 		l.conclude(v)
 		return
 	}
-	w.over, w.answer = true, w.step.Doubt.Answer
+	set(v, &w.effect, over)
+	w.answer = w.step.Doubt.Answer
 	l.suspect(v, w.step.Doubt.Reason)
 }
 
@@ -107,7 +101,8 @@ func (l *Loop) onUnstorable(v int, safely bool) {
 func (l *Loop) conclude(v int) {
 	x := &l.vertices[v]
 	w := x.work
-	recorded := l.Durable && (x.status != journal.Waiting || !x.hidden && (w.bad || len(w.step.Changes) > 0))
+	bad := w.step.Bad()
+	recorded := l.Durable && (x.status != journal.Waiting || !x.hidden && (bad || len(w.step.Changes) > 0))
 	if !recorded && (!l.Durable || len(w.step.Changes) == 0) {
 		l.settle(v)
 		return
@@ -115,14 +110,14 @@ func (l *Loop) conclude(v int) {
 	r := Record{Vertex: v, Kind: Concluded, Changes: w.withResolvedDoubt(w.step.Changes)}
 	if recorded {
 		kind := journal.Finish
-		if w.bad {
+		if bad {
 			kind = journal.Fail
 		}
 		e := l.event(v, kind)
 		if w.attempt == "" { // else its dispatch has them
 			e.Waits = w.waits
 		}
-		if w.bad {
+		if bad {
 			e.Detail = failureText(w.step.Diags)
 		}
 		e.Took, e.Waited, e.Sequence = w.took(l.now), w.waited(l.now), w.sequence
@@ -159,53 +154,34 @@ func (w *work) waited(now time.Time) time.Duration {
 func (l *Loop) settle(v int) {
 	x := &l.vertices[v]
 	w := x.work
+	bad := w.step.Bad()
 	l.arrive(v)
 	l.move(v, settled)
-	l.confirm(w)
+	l.permits.confirm(w)
 	if !x.hidden {
 		l.changed = true
 		if w.pool != "" {
-			l.poolOf(w.pool).Done++
+			l.permits.poolOf(w.pool).Done++
 		}
 		shown := about(ShownFinished, v, &w.desc)
 		shown.Notes, shown.Took = w.step.Notes, w.took(l.now)
 		shown.At, shown.Worker, shown.Attempt = l.now, w.worker, w.attempt
-		if w.bad {
+		if bad {
 			shown.Kind, shown.Reason = ShownFailed, failureText(w.step.Diags)
 		}
 		l.do(shown)
 	}
 	x.work = nil
-	l.tally.settle(x, w.bad)
-	if !w.bad && !x.hidden {
+	l.tally.settle(x, bad)
+	if !bad && !x.hidden {
 		l.learn(x, w.took(l.now))
 	}
-	if w.bad {
+	if bad {
 		l.failed = append(l.failed, Failure{Vertex: v, Address: w.desc.Address})
 		l.skip(l.sched.Fail(v))
 		return
 	}
 	l.sched.Done(v)
-}
-
-// confirm acknowledges the message of the result that the vertex has accepted, if there is one. Its permits are
-// released once that is done, or at once without a message.
-func (l *Loop) confirm(w *work) {
-	l.releasePlace(w)
-	if w.delivery == 0 {
-		l.free(w.permits)
-		w.permits = nil
-		return
-	}
-	l.acking[w.delivery] = w.permits
-	w.permits = nil
-	l.do(Ack{w.delivery})
-	w.delivery = 0
-}
-
-func (l *Loop) onAcked(e Acked) {
-	l.free(l.acking[e.Delivery])
-	delete(l.acking, e.Delivery)
 }
 
 // skip settles the vertices that the scheduler has skipped.
@@ -217,7 +193,7 @@ func (l *Loop) skip(skips []sched.Skip) {
 	for _, s := range skips {
 		x := &l.vertices[s.Vertex]
 		if x.phase == queued {
-			l.dequeue(x)
+			l.queues.dequeue(x)
 		}
 		l.move(s.Vertex, settled)
 		x.work = nil
@@ -253,7 +229,7 @@ func closed(s journal.Status) bool {
 // onCommitted continues what has waited for its record to be durable.
 func (l *Loop) onCommitted(e Committed) {
 	for _, r := range e.Records {
-		l.saving--
+		l.records.saving--
 		switch r.Kind {
 		case Wanted:
 			l.enqueue(r.Vertex)
@@ -261,11 +237,16 @@ func (l *Loop) onCommitted(e Committed) {
 			l.send(r.Vertex)
 		case Advanced:
 			w := l.vertices[r.Vertex].work
-			w.maker, w.after, w.handed = w.worker, w.attempt, false
+			w.maker, w.after = w.worker, w.attempt
+			if w.origin == own {
+				w.beginAnew(r.Vertex, own)
+			} else {
+				w.beginAnew(r.Vertex, continued)
+			}
 			l.arrive(r.Vertex)
 			ps, seat := w.permits, w.place
 			w.permits, w.place = nil, permit{}
-			l.confirm(w)
+			l.permits.confirm(w)
 			w.permits, w.place = ps, seat // the next operation of the vertex goes on with them
 			l.enqueue(r.Vertex)
 		case Concluded:
@@ -278,4 +259,27 @@ func (l *Loop) onCommitted(e Committed) {
 			l.do(Ack{r.Delivery})
 		}
 	}
+}
+
+// save asks for a record to be committed.
+func (l *Loop) save(r Record) { l.records.add(r, l.canWait(&r)) }
+
+// canWait reports whether nothing can start that could not start before once the record is durable: it is the outcome
+// of an operation of the fast lane, whose vertex holds no permits, and each of its dependents also waits for vertices
+// that have no outcome yet. A crash before the commit loses no more than one just before the outcome: a resumed run
+// repeats the operation, which has changed nothing outside of the state.
+func (l *Loop) canWait(r *Record) bool {
+	if r.Kind != Concluded || l.halted() {
+		return false
+	}
+	w := l.vertices[r.Vertex].work
+	if w.step.Bad() || w.attempt != "" || len(w.permits) > 0 || w.place.limit != nil || l.Past[r.Vertex] != nil {
+		return false
+	}
+	for after := range l.Program.Graph().After(r.Vertex) {
+		if l.sched.Waits(after) <= l.records.saving+1 { // with this one
+			return false
+		}
+	}
+	return true
 }

@@ -2,23 +2,22 @@ package loop
 
 import (
 	"github.com/millipede-iac/millipede/coordinator/program"
-	"github.com/millipede-iac/millipede/state/journal"
 )
 
 // onInterrupted stops the run gracefully: it starts nothing more, asks workers to have their providers stop, and
 // revokes attempts that no worker has claimed. It waits for what runs.
 func (l *Loop) onInterrupted(e Interrupted) {
-	if e.Cancel && !l.cancelled {
-		l.cancelled = true
+	again := l.stops()
+	if e.Cancel && l.toCancel() {
 		l.do(Control{"cancel"})
 	}
-	if l.stopping {
+	if again {
 		if !e.Cancel {
 			l.onAbandoned()
 		}
 		return
 	}
-	l.stopping = true
+	l.toStop()
 	if !e.Settle {
 		l.do(Control{"stop"})
 	}
@@ -27,45 +26,21 @@ func (l *Loop) onInterrupted(e Interrupted) {
 		x := &l.vertices[v]
 		w := x.work
 		if w.step.Lane == program.Safe && (x.phase == running || x.phase == publishing) && w.worker == "" {
-			w.asking, w.reason = true, "the run was interrupted"
-			l.do(Revoke{v, l.ref(w), w.reason})
+			l.revoke(v, "the run was interrupted")
 		}
 	}
-	for _, lim := range l.limitOrder {
-		l.trim(lim, 0, 0)
-		for _, id := range lim.queued {
-			// What an earlier process left may still run under the permits that are asked for again.
-			if key := (PermitKey{lim.name, id}); !l.isReclaim(key) {
-				l.do(Withdraw{key})
-			}
-		}
-	}
-}
-
-// openEnded reports whether the journal has operations without an outcome. If the run were ended for good now, their
-// outcomes would be lost.
-func (l *Loop) openEnded() bool {
-	for v := range l.vertices {
-		if s := l.vertices[v].status; s == journal.Dispatched || s == journal.Doubt {
-			return true
-		}
-	}
-	return false
+	l.permits.giveBack()
 }
 
 // onAbandoned makes the run return at once. Remote workers finish their operations, and a resumed run takes the
 // results; workers in this process end with it, so their operations are in doubt.
 func (l *Loop) onAbandoned() {
-	if l.leaving {
-		return
-	}
-	l.stopping, l.leaving = true, true
-	if !l.Embedded {
+	if !l.toLeave() || !l.Embedded {
 		return
 	}
 	for v := range l.vertices {
 		if p := l.vertices[v].phase; p == running || p == publishing {
-			l.vertices[v].work.over = true // nothing runs any more, so the permits are free
+			set(v, &l.vertices[v].work.effect, over) // nothing runs any more, so the permits are free
 			l.suspect(v, "the coordinator was ended while its own worker was at work")
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
-	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 )
 
@@ -38,18 +37,11 @@ type Doubtful struct {
 	Answer *state.Answer
 }
 
-// problem is a diagnostic about a vertex.
-type problem struct {
-	vertex int
-	list   diag.List
-}
-
 // tally has what the loop keeps for the outcome and for views.
 type tally struct {
-	problems []problem
-	failed   []Failure
-	skipped  []Skipped
-	doubted  []Doubtful
+	failed  []Failure
+	skipped []Skipped
+	doubted []Doubtful
 
 	changed bool // since views were told last
 	told    []Wait
@@ -91,7 +83,7 @@ func (t *tally) skip(x *vertex) {
 }
 
 // sample records how long an operation took, without the time that it waited.
-func (l *Loop) sample(x *vertex, w *work, took time.Duration) {
+func (t *tally) sample(x *vertex, w *work, took time.Duration) {
 	w.spent += took
 	if x.hidden {
 		return
@@ -99,26 +91,26 @@ func (l *Loop) sample(x *vertex, w *work, took time.Duration) {
 	if w.step.Bad() {
 		return
 	}
-	if l.durations == nil {
-		l.durations = map[string]time.Duration{}
+	if t.durations == nil {
+		t.durations = map[string]time.Duration{}
 	}
-	l.durations[DurationKey(w.desc)] = took
+	t.durations[DurationKey(w.desc)] = took
 }
 
 // Durations returns how long the operations of this run took, by DurationKey.
-func (l *Loop) Durations() map[string]time.Duration { return l.durations }
+func (t *tally) Durations() map[string]time.Duration { return t.durations }
 
-// progress returns the progress of the run.
-func (l *Loop) progress() Counts {
+// progress returns the progress of the run. It reads the other parts, and changes nothing of them.
+func (t *tally) progress(qs *queues, ps *permits) Counts {
 	c := Counts{
-		Total: l.total, Done: l.ended, Failed: l.wrong, Skipped: l.omitted,
-		InDoubt: l.counts[doubtful] + len(l.doubted), Pools: make(map[string]PoolCounts, len(l.poolOrder)),
+		Total: t.total, Done: t.ended, Failed: t.wrong, Skipped: t.omitted,
+		InDoubt: qs.counts[doubtful] + len(t.doubted), Pools: make(map[string]PoolCounts, len(ps.poolOrder)),
 	}
-	for _, p := range l.poolOrder {
+	for _, p := range ps.poolOrder {
 		c.Pools[p.name] = p.PoolCounts
 		c.Running += p.Running
 	}
-	c.Left = l.estimate(c.Running)
+	c.Left = t.estimate(qs, ps.limitOrder, c.Running)
 	return c
 }
 
@@ -136,15 +128,15 @@ func (l *Loop) showProgress() {
 		}
 	}
 	if l.Traced {
-		l.showWaits()
+		l.queues.showWaits()
 	}
-	if waits := l.missing(); !slices.EqualFunc(waits, l.told, Wait.equal) {
+	if waits := l.queues.missing(l.doubtful(), l.permits.investigate); !slices.EqualFunc(waits, l.told, Wait.equal) {
 		l.told = waits
 		l.do(Shown{Kind: ShownWaiting, Vertex: -1, Waits: waits})
 	}
 	if l.changed {
 		l.changed = false
-		l.do(Shown{Kind: ShownCounts, Vertex: -1, Counts: l.progress()})
+		l.do(Shown{Kind: ShownCounts, Vertex: -1, Counts: l.progress(&l.queues, &l.permits)})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/graph/sched"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
@@ -70,12 +71,7 @@ var follows = [phases]uint16{
 	doubtful:   bits(completing, retracting, settled, publishing),
 }
 
-func bits(ps ...phase) (set uint16) {
-	for _, p := range ps {
-		set |= 1 << p
-	}
-	return set
-}
+func (p phase) next() uint16 { return follows[p] }
 
 // under reports whether an operation or a commit is under way that will end the phase without further action.
 func (p phase) under() bool {
@@ -86,12 +82,23 @@ func (p phase) under() bool {
 	return true
 }
 
+// table has the vertices of a run, by number, and the lists of those that something is under way for.
+type table struct {
+	*common
+	sched    *sched.Scheduler // which of them is next
+	vertices []vertex
+	counts   [phases]int
+	under    int   // vertices whose phase ends by itself
+	out      []int // vertices with an operation under way
+	suspects []int // vertices in doubt
+}
+
 // vertex is what the loop keeps about a vertex for the whole run.
 type vertex struct {
 	phase  phase
 	status journal.Status // what the journal says; Waiting when it says nothing
-	hidden bool
-	class  int32 // while queued
+	hidden bool           // a fact of its description that never changes, and so no status
+	class  int32          // while queued
 	weight float32
 	kind   int32 // what kind of operation it is, where it is not hidden; see estimate.go
 	ops    int16 // operations that are done
@@ -117,64 +124,57 @@ type work struct {
 	mark     []time.Duration // while queued: the sums of its class when it came; see waitAccount
 	waits    []journal.Wait  // what it has waited for in queues
 
-	maker     string         // who did the operation before this one, and keeps a slot since
+	maker     string         // who did the operation before this one, and keeps a slot until the task is offered to it
 	after     wire.AttemptID // which that was
-	handed    bool           // the task was offered to the maker
 	attempt   wire.AttemptID
+	origin    origin  // who has made the attempt
+	sending   sending // where its task is
+	register  register
+	effect    effect
 	pool      string
-	noPermit  bool         // one of its permits was lost before the task was ever sent
-	posted    bool         // the stream may hold the task: an answer about that may have been lost
-	published bool         // the stream is known to hold the task
 	sent      time.Time    // when it was published last
 	refused   FailureTimer // with publishing
-	asking    bool         // its register is being read, or the attempt revoked
 	worker    string       // who holds it, when that is known
 	listed    time.Time    // when the holder was known to hold it
 	suspected time.Time    // when it became doubtful
 	reason    string       // why
 	answer    *wire.Answer // that came, but cannot be kept
-	adopted   bool         // dispatched by a process that is gone
 
 	delivery int    // of the result that is being taken; 0: none
 	sequence uint64 // where that is in the stream
-	over     bool   // in doubt, but nothing runs any more
-	ended    bool   // adopted in doubt, and nothing ran any more then; at most its result waits in the stream
-	bad      bool   // the conclusion is a failure
 
 	resolvedDoubt []state.Change // that take back what was said in doubt; to be recorded
 }
 
 // ref returns the reference of the vertex's attempt in messages.
-func (l *Loop) ref(w *work) wire.TaskRef {
-	return wire.TaskRef{Pool: w.pool, Coordinator: l.Coordinator, Run: l.Run, Attempt: w.attempt}
+func (s *Settings) ref(w *work) wire.TaskRef {
+	return wire.TaskRef{Pool: w.pool, Coordinator: s.Coordinator, Run: s.Run, Attempt: w.attempt}
 }
 
 // move is the only place where a phase changes. It keeps the counts in step.
-func (l *Loop) move(v int, to phase) {
-	x := &l.vertices[v]
-	if follows[x.phase]&(1<<to) == 0 {
-		panic(fmt.Sprintf("loop: vertex %d is %s, so it cannot become %s", v, x.phase, to))
-	}
-	if x.phase.under() {
-		l.under--
+func (t *table) move(v int, to phase) {
+	x := &t.vertices[v]
+	from := x.phase
+	become(v, &x.phase, to)
+	if from.under() {
+		t.under--
 	}
 	if to.under() {
-		l.under++
+		t.under++
 	}
-	l.counts[x.phase]--
-	l.counts[to]++
-	x.phase = to
+	t.counts[from]--
+	t.counts[to]++
 }
 
 // note applies an event of the journal to the vertex's status, and returns the event.
-func (l *Loop) note(v int, e journal.Event) journal.Event {
-	x := &l.vertices[v]
+func (t *table) note(v int, e journal.Event) journal.Event {
+	x := &t.vertices[v]
 	next, err := journal.Next(x.status, e.Kind)
 	if err != nil {
 		panic(fmt.Sprintf("loop: vertex %d: %v", v, err))
 	}
 	x.status = next
-	e.Vertex, e.At = v, l.now
+	e.Vertex, e.At = v, t.now
 	if w := x.work; w != nil {
 		e.Address, e.Action = w.desc.Address, w.desc.Action
 		if x.status != journal.Skipped {
@@ -182,4 +182,39 @@ func (l *Loop) note(v int, e journal.Event) journal.Event {
 		}
 	}
 	return e
+}
+
+// openEnded reports whether the journal has operations without an outcome. If the run were ended for good now, their
+// outcomes would be lost.
+func (t *table) openEnded() bool {
+	for v := range t.vertices {
+		if s := t.vertices[v].status; s == journal.Dispatched || s == journal.Doubt {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *table) classOf(v int) int {
+	switch x := &t.vertices[v]; {
+	case x.phase == queued:
+		return int(x.class)
+	case x.hidden:
+		return hiddenClass
+	}
+	return visibleClass
+}
+
+// event returns an event of a kind about a vertex; see note.
+func (t *table) event(v int, k journal.Kind) journal.Event { return t.note(v, journal.Event{Kind: k}) }
+
+// unclaimed returns how many tasks are in the streams that no worker is known to have claimed, by pool.
+func (t *table) unclaimed() map[string]int {
+	waiting := map[string]int{}
+	for _, v := range t.out {
+		if x := &t.vertices[v]; x.phase == running && x.work.worker == "" {
+			waiting[x.work.pool]++
+		}
+	}
+	return waiting
 }

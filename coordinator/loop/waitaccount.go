@@ -33,12 +33,12 @@ type waitAccount struct {
 	spent []time.Duration // by what was lacking, until since
 }
 
-// lacking returns what keeps the ready vertices of a class from starting.
-func (l *Loop) lacking(c *class) int {
+// lacking returns what keeps the ready vertices of a class from starting. paused says that nothing starts.
+func (c *class) lacking(paused bool) int {
 	switch {
-	case l.halted() || l.refusing:
+	case paused:
 		return lacksOther
-	case !l.served(c):
+	case !c.served():
 		return lacksWorker
 	case c.places != nil && c.pool.live > 0 && c.places.available() == 0:
 		return lacksPlace
@@ -52,43 +52,43 @@ func (l *Loop) lacking(c *class) int {
 }
 
 // accountLacks records what classes lack at the end of a step, and shows the vertices that have begun to wait in it.
-func (l *Loop) accountLacks() {
-	for i, c := range l.classes {
-		if l.sched.ReadyIn(i+firstClass) == 0 {
+func (qs *queues) accountLacks(paused bool) {
+	for i, c := range qs.classes {
+		if qs.sched.ReadyIn(i+firstClass) == 0 {
 			continue
 		}
-		if at := l.lacking(c); at != c.lack.at {
-			c.lack.spent[c.lack.at] += l.now.Sub(c.lack.since)
-			c.lack.at, c.lack.since = at, l.now
+		if at := c.lacking(paused); at != c.lack.at {
+			c.lack.spent[c.lack.at] += qs.now.Sub(c.lack.since)
+			c.lack.at, c.lack.since = at, qs.now
 		}
 	}
-	for _, v := range l.fresh {
-		x := &l.vertices[v]
+	for _, v := range qs.fresh {
+		x := &qs.vertices[v]
 		if x.phase != queued {
 			continue // it has started in the same step
 		}
-		c := l.classes[x.class-firstClass]
+		c := qs.of(x)
 		shown := about(ShownQueued, v, &x.work.desc)
 		shown.At, shown.Pool, shown.Queue, shown.Waited = x.work.ready, c.pool.name, int(x.class), c.wait(c.lack.at)
-		l.do(shown)
+		qs.do(shown)
 	}
-	l.fresh = l.fresh[:0]
+	qs.fresh = qs.fresh[:0]
 }
 
 // showWaits shows which classes lack a different thing than before.
-func (l *Loop) showWaits() {
-	for i, c := range l.classes {
-		if c.lack.at != c.lack.told && l.sched.ReadyIn(i+firstClass) > 0 {
+func (qs *queues) showWaits() {
+	for i, c := range qs.classes {
+		if c.lack.at != c.lack.told && qs.sched.ReadyIn(i+firstClass) > 0 {
 			c.lack.told = c.lack.at
-			l.do(Shown{Kind: ShownLacking, Vertex: -1, At: c.lack.since, Queue: i + firstClass,
+			qs.do(Shown{Kind: ShownLacking, Vertex: -1, At: c.lack.since, Queue: i + firstClass,
 				Waited: c.wait(c.lack.at)})
 		}
 	}
 }
 
 // newLack returns the account of a new class.
-func (l *Loop) newLack(c *class) waitAccount {
-	return waitAccount{since: l.now, spent: make([]time.Duration, lacksLimit+len(c.limits))}
+func newLack(c *class, now time.Time) waitAccount {
+	return waitAccount{since: now, spent: make([]time.Duration, lacksLimit+len(c.limits))}
 }
 
 // wait names something that the class lacks. It is a list of one, without a length.
@@ -105,19 +105,19 @@ func (c *class) wait(at int) []journal.Wait {
 }
 
 // mark saves the sums of the class for a vertex that joins its queue.
-func (l *Loop) mark(w *work, c *class) {
+func (c *class) mark(w *work, now time.Time) {
 	w.mark = append(w.mark[:0], c.lack.spent...)
-	w.mark[c.lack.at] += l.now.Sub(c.lack.since)
+	w.mark[c.lack.at] += now.Sub(c.lack.since)
 }
 
 // unmark adds what a vertex that leaves the queue has waited for in it. The waits that events already have stay
 // unchanged.
-func (l *Loop) unmark(w *work, c *class) {
+func (c *class) unmark(w *work, now time.Time) {
 	waits := slices.Clip(slices.Clone(w.waits))
 	for i, before := range w.mark {
 		d := c.lack.spent[i] - before
 		if i == c.lack.at {
-			d += l.now.Sub(c.lack.since)
+			d += now.Sub(c.lack.since)
 		}
 		if d < waitWorthTelling {
 			continue

@@ -133,7 +133,11 @@ func (w *world) isUnder(key PermitKey) bool {
 // confirmed asks the permits.
 func (w *world) confirmed(keys []PermitKey) error {
 	for _, k := range keys {
-		if !w.held[k] {
+		switch {
+		case w.held[k]:
+		case w.overtaken && w.loop.stops():
+			return wire.ErrPermitLost
+		default:
 			w.t.Fatalf("something is started under %v, which is not held", k)
 		}
 		if w.confirm != nil {

@@ -62,6 +62,7 @@ type world struct {
 	confirm   func(PermitKey) error                 // what a permit says when something is to be started under it
 	answerOf  func(Publish) error                   // the answer about a task that the stream took; nil: that it did
 	survey    time.Duration                         // how long it takes until all workers were asked
+	overtaken bool                                  // an interrupt may release permits before a task is on its way
 	unchecked bool                                  // the graph is too large to check the loop after each step
 	connected func() time.Duration                  // for how long the transport is
 	others    map[string][]PermitKey                // what other runs hold or wait for
@@ -362,8 +363,8 @@ func (w *world) run(steps int) (over bool) {
 func (w *world) finish() {
 	w.t.Helper()
 	w.run(1 << 30)
-	if w.loop.broken != nil {
-		w.t.Fatal(w.loop.broken)
+	if w.loop.err != nil {
+		w.t.Fatal(w.loop.err)
 	}
 	w.send(Ticked{time.Minute})
 	// When the loop has ended, it has released all permits except those of operations in doubt.

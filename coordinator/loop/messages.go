@@ -62,18 +62,17 @@ func (l *Loop) refuse(a *attempt, ref wire.TaskRef, delivery int, sequence uint6
 	if a == nil {
 		// It may be real: another process has broken the lock of this one and goes on with the run. It stays for that
 		// one.
-		l.warn(why + " Another process that has resumed the run may have made it; " +
+		l.messages.warn(why + " Another process that has resumed the run may have made it; " +
 			"otherwise somebody with the permissions of a worker of the pool has forged it.")
 		l.retain(delivery, sequence)
 		return
 	}
 	if a.pool != ref.Pool {
-		l.warn(fmt.Sprintf("%s Somebody who may work for pool %q has made it up.", why, ref.Pool))
+		l.messages.warn(fmt.Sprintf("%s Somebody who may work for pool %q has made it up.", why, ref.Pool))
 	} else {
-		l.reportViolation(a.vertex, why)
+		l.messages.reportViolation(a.vertex, why)
 	}
-	l.acking[delivery] = nil
-	l.do(Ack{delivery})
+	l.permits.ack(delivery, nil)
 }
 
 // onMisplaced drops a result whose subject shows that it is forged. Nothing has read its content.
@@ -90,45 +89,57 @@ func (l *Loop) onMisplaced(e MisplacedResult) {
 // retain leaves a message that this run cannot use in the stream, for a process that resumes the run, up to maxLeft
 // messages.
 func (l *Loop) retain(delivery int, sequence uint64) {
-	if l.left[sequence] {
-		return
+	if !l.messages.leave(sequence) {
+		l.permits.ack(delivery, nil)
 	}
-	if len(l.left) < maxLeft {
-		l.left[sequence] = true
-		return
+}
+
+// messages are the messages that this run does not accept: those that stay in the stream, and those that it has
+// reported.
+type messages struct {
+	*common
+	left   map[uint64]bool // by their sequence in the stream of results
+	alarms []string        // what was told, in its order
+}
+
+func newMessages(c *common) messages { return messages{common: c, left: map[uint64]bool{}} }
+
+// leave leaves a message in the stream, and reports whether it may stay there.
+func (ms *messages) leave(sequence uint64) bool {
+	if !ms.left[sequence] {
+		if len(ms.left) == maxLeft {
+			return false
+		}
+		ms.left[sequence] = true
 	}
-	l.acking[delivery] = nil
-	l.do(Ack{delivery})
+	return true
 }
 
 // reportViolation reports a violation of the protocol.
-func (l *Loop) reportViolation(v int, detail string) {
-	if l.shouldReport(detail) {
-		l.tell(v, diag.Errors("The protocol between coordinator and workers was violated", detail, nil))
+func (ms *messages) reportViolation(v int, detail string) {
+	if ms.shouldReport(detail) {
+		ms.tell(v, diag.Errors("The protocol between coordinator and workers was violated", detail, nil))
 	}
 }
 
 // warn reports, once for each detail, that a forged message was refused.
-func (l *Loop) warn(detail string) {
-	if l.shouldReport(detail) {
-		l.tell(-1, diag.List{diag.New(diag.Warning, "A forged message was refused", detail, nil)})
+func (ms *messages) warn(detail string) {
+	if ms.shouldReport(detail) {
+		ms.tell(-1, diag.List{diag.New(diag.Warning, "A forged message was refused", detail, nil)})
 	}
 }
 
 // shouldReport reports whether to show a violation: each is shown once, and no more than maxAlarms are shown.
-func (l *Loop) shouldReport(detail string) bool {
-	if len(l.alarms) > maxAlarms || slices.Contains(l.alarms, detail) {
+func (ms *messages) shouldReport(detail string) bool {
+	if len(ms.alarms) > maxAlarms || slices.Contains(ms.alarms, detail) {
 		return false
 	}
-	l.alarms = append(l.alarms, detail)
-	if len(l.alarms) > maxAlarms {
-		l.tell(-1, diag.List{diag.New(diag.Warning, "More violations of the protocol",
+	ms.alarms = append(ms.alarms, detail)
+	if len(ms.alarms) > maxAlarms {
+		ms.tell(-1, diag.List{diag.New(diag.Warning, "More violations of the protocol",
 			fmt.Sprintf("More than %d messages were refused that no worker should have sent; no more of them are told.",
 				maxAlarms), nil)})
 		return false
 	}
 	return true
 }
-
-// member identifies a worker within one pool. A name that two pools use means two workers.
-type member struct{ pool, worker string }

@@ -119,12 +119,62 @@ func TestAnInterruptedRunCommitsTheOutcomesThatItHasGathered(t *testing.T) {
 	c := followCommits(w)
 	w.boot()
 	w.later(90*time.Millisecond, func() {
-		gathered := len(w.loop.gathered)
+		gathered := len(w.loop.records.gathered)
 		before := len(c.late)
 		w.send(Abandoned{})
-		if gathered == 0 || len(c.late) != before+gathered || len(w.loop.gathered) > 0 {
+		if gathered == 0 || len(c.late) != before+gathered || len(w.loop.records.gathered) > 0 {
 			t.Errorf("of %d gathered records, %d were committed", gathered, len(c.late)-before)
 		}
 	})
 	w.finish()
+}
+
+func TestRecordsAreGatheredWhileMoreAreToCome(t *testing.T) {
+	for name, c := range map[string]struct {
+		records int
+		mayWait bool
+		change  func(rs *records)
+		calls   int
+		ticked  bool
+		want    bool
+	}{
+		"one that may wait, while a call is under way": {1, true, nil, 1, false, false},
+		"one that may not":               {1, false, nil, 1, false, true},
+		"at the tick":                    {1, true, nil, 1, true, true},
+		"when no call is under way":      {1, true, nil, 0, false, true},
+		"when nothing more starts":       {1, true, func(rs *records) { rs.toStop() }, 1, false, true},
+		"almost too many":                {gatherAtMost - 1, true, nil, 1, false, false},
+		"as many as a transaction takes": {gatherAtMost, true, nil, 1, false, true},
+	} {
+		rs := records{common: at(0)}
+		for v := range c.records {
+			rs.add(Record{Vertex: v}, c.mayWait)
+		}
+		if c.change != nil {
+			c.change(&rs)
+		}
+		rs.flush(c.calls, c.ticked)
+		if (len(rs.acts) == c.records) != c.want || (len(rs.gathered) == 0) != c.want || rs.saving != c.records {
+			t.Errorf("%s: %d of %d are committed", name, len(rs.acts), c.records)
+		}
+		for v, a := range rs.acts {
+			if a.(Commit).Record.Vertex != v {
+				t.Errorf("%s: %+v is the %d-th", name, a, v)
+			}
+		}
+	}
+}
+
+func TestOneRecordThatMayNotWaitTakesTheOthersWithIt(t *testing.T) {
+	rs := records{common: at(0)}
+	rs.add(Record{Vertex: 0}, true)
+	rs.add(Record{Vertex: 1}, false)
+	rs.add(Record{Vertex: 2}, true)
+	if rs.flush(1, false); len(rs.acts) != 3 {
+		t.Errorf("%d of 3 are committed", len(rs.acts))
+	}
+	rs.add(Record{Vertex: 3}, true)
+	if rs.flush(1, false); len(rs.acts) != 3 {
+		t.Error("the next one does not wait")
+	}
 }

@@ -3,6 +3,7 @@ package loop
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,7 +81,7 @@ func TestARunSaysThatAStreamIsFullAndWhatToDo(t *testing.T) {
 	p.Lane, p.Stored = program.Safe, true
 	w := newWorld(t, 1, p)
 	w.boot()
-	w.loop.onProbed(Probed{Err: fmt.Errorf("%w: stream RESULTS-eu is full. Remove those", wire.ErrFull)})
+	w.loop.store.probed(Probed{Err: fmt.Errorf("%w: stream RESULTS-eu is full. Remove those", wire.ErrFull)})
 	text := ""
 	for _, p := range w.loop.problems {
 		for _, d := range p.list {
@@ -113,7 +114,7 @@ func TestARunWhoseWorkersHaveNoRoomSaysSoAndEnds(t *testing.T) {
 	w := troubled(t, time.Hour)
 	began := w.now
 	w.run(1 << 20)
-	if err := w.loop.broken; !errors.Is(err, ErrWorkers) || !strings.Contains(err.Error(), "no room for the journal") {
+	if err := w.loop.err; !errors.Is(err, ErrWorkers) || !strings.Contains(err.Error(), "no room for the journal") {
 		t.Errorf("the run ended with %v", err)
 	}
 	if took := w.now.Sub(began); took > StoreTimeout+10*time.Second {
@@ -147,7 +148,7 @@ func TestARunToldOfASilentServerSaysSoAndEndsInTheEnd(t *testing.T) {
 	}
 	probe()
 	w.run(1 << 22)
-	if err := w.loop.broken; !errors.Is(err, wire.ErrUnanswered) || !strings.Contains(err.Error(), "10m0s") {
+	if err := w.loop.err; !errors.Is(err, wire.ErrUnanswered) || !strings.Contains(err.Error(), "10m0s") {
 		t.Errorf("the run ended with %v", err)
 	}
 	if took := w.now.Sub(began); took > OutageTimeout+time.Minute {
@@ -168,5 +169,71 @@ func TestAnInterruptedRunLeavesASilentServer(t *testing.T) {
 	w.run(1 << 20)
 	if took := w.now.Sub(began); took > goneAfter+5*time.Second {
 		t.Errorf("the run took %s", took)
+	}
+}
+
+func TestTheRunPausesWhileTheStoreTakesNothing(t *testing.T) {
+	full := fmt.Errorf("%w: stream RESULTS-eu", wire.ErrFull)
+	for name, c := range map[string]struct {
+		probes []error // five seconds apart
+		want   taking
+		silent bool
+		told   string // what the user is told, in its order
+	}{
+		"an answer":                {[]error{nil}, takes, false, ""},
+		"an error of another kind": {[]error{wire.ErrDenied}, takes, false, ""},
+		"a refusal":                {[]error{wire.ErrStore}, refuses, false, "NATS stores nothing"},
+		"a full stream":            {[]error{full}, refuses, false, "A stream of NATS is full"},
+		"a refusal is told once":   {[]error{wire.ErrStore, full}, refuses, false, "NATS stores nothing"},
+		"a refusal that ends":      {[]error{wire.ErrStore, nil}, takes, false, "NATS stores nothing"},
+		"a second refusal": {[]error{full, nil, full}, refuses, false,
+			"A stream of NATS is full, A stream of NATS is full"},
+		"a refusal ends with a silence":   {[]error{wire.ErrStore, wire.ErrUnanswered}, takes, true, "NATS stores nothing"},
+		"a suspicion":                     {[]error{wire.ErrUnconfirmed}, unconfirmed, false, "NATS seems to have lost data"},
+		"a suspicion ends with an answer": {[]error{wire.ErrUnconfirmed, nil}, takes, false, "NATS seems to have lost data"},
+		"a suspicion does not end with a silence": {[]error{wire.ErrUnconfirmed, wire.ErrUnanswered}, unconfirmed, true,
+			"NATS seems to have lost data"},
+		"nor with a refusal, which is not told then": {[]error{wire.ErrUnconfirmed, wire.ErrStore}, unconfirmed, false,
+			"NATS seems to have lost data"},
+		"a suspicion after a refusal": {[]error{wire.ErrStore, wire.ErrUnconfirmed}, unconfirmed, false,
+			"NATS stores nothing, NATS seems to have lost data"},
+		"a short silence":     {[]error{wire.ErrUnanswered, wire.ErrUnanswered}, takes, true, ""},
+		"a silence that ends": {[]error{wire.ErrUnanswered, nil}, takes, false, ""},
+		"a silence of half a minute is told once": {slices.Repeat([]error{wire.ErrUnanswered}, 9), takes, true,
+			"NATS does not answer"},
+		"a silence with a refusal in it is one silence": {[]error{wire.ErrUnanswered, wire.ErrUnanswered, wire.ErrStore,
+			wire.ErrUnanswered, wire.ErrUnanswered, wire.ErrUnanswered, wire.ErrUnanswered}, takes, true,
+			"NATS stores nothing, NATS does not answer"},
+	} {
+		s := store{common: at(0)}
+		for _, err := range c.probes {
+			s.probed(Probed{err})
+			s.pass(5 * time.Second)
+		}
+		var told []string
+		for _, p := range s.problems {
+			told = append(told, p.list[0].Summary)
+		}
+		if got := strings.Join(told, ", "); s.taking != c.want || s.silentSince.IsZero() == c.silent || got != c.told ||
+			s.err != nil {
+			t.Errorf("%s: the store is %s, silent since %s; told: %q; the run ends with %v", name, s.taking,
+				s.silentSince, got, s.err)
+		}
+	}
+}
+
+func TestAStoreThatRefusesForTooLongEndsTheRun(t *testing.T) {
+	for err, most := range map[error]time.Duration{wire.ErrStore: StoreTimeout, wire.ErrUnanswered: OutageTimeout} {
+		s := store{common: at(0)}
+		for took := time.Duration(0); s.err == nil; took += time.Second {
+			if took > most {
+				t.Fatalf("with %v the run goes on", err)
+			}
+			s.probed(Probed{err})
+			s.pass(time.Second)
+		}
+		if !errors.Is(s.err, err) {
+			t.Errorf("the run ends with %v", s.err)
+		}
 	}
 }

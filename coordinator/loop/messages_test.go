@@ -112,7 +112,7 @@ func TestAWorkerSpeaksForItsPoolAlone(t *testing.T) {
 	}
 	w.later(2*time.Second, again)
 	w.later(5*time.Second, func() {
-		if live := w.loop.poolOf("default").live; live != 1 {
+		if live := w.loop.permits.poolOf("default").live; live != 1 {
 			t.Errorf("%d workers of the pool are alive", live)
 		}
 		for v := range w.loop.vertices {
@@ -144,10 +144,60 @@ func TestNeitherNamesNorAlarmsGrowWithoutBound(t *testing.T) {
 	})
 	w.finish()
 	w.stateAgrees()
-	if n := len(w.loop.workers); n > maxMembers+10 {
+	if n := len(w.loop.workers.all); n > maxMembers+10 {
 		t.Errorf("%d workers are remembered", n)
 	}
 	if n := len(w.loop.problems); n > maxAlarms+1 {
 		t.Errorf("%d forged messages were reported", n)
+	}
+}
+
+func TestWhatIsForgedIsFoundOut(t *testing.T) {
+	made := &attempt{vertex: 1, pool: "eu"}
+	for name, c := range map[string]struct {
+		of     *attempt
+		change func(e *Arrived)
+		want   string // part of what is said
+	}{
+		"a result of its worker":      {made, func(*Arrived) {}, ""},
+		"an unknown attempt":          {nil, func(*Arrived) {}, "which this process never made"},
+		"the subject of another pool": {made, func(e *Arrived) { e.Ref.Pool = "us" }, `which is one of pool "eu"`},
+		"another pool in the result":  {made, func(e *Arrived) { e.Result.Pool = "us" }, `of pool "us"`},
+		"another attempt in it":       {made, func(e *Arrived) { e.Result.Attempt = "a2" }, "for the attempt a2"},
+		"no claim":                    {made, func(e *Arrived) { e.Claim = wire.Claim{} }, "nobody has claimed"},
+		"a tombstone": {made, func(e *Arrived) { e.Claim.Tombstone = true },
+			"a coordinator that cancelled it"},
+		"another claim":              {made, func(e *Arrived) { e.Result.Nonce = "n2" }, "bears another claim"},
+		"the name of another worker": {made, func(e *Arrived) { e.Result.Worker = "x" }, "says that worker x made it"},
+	} {
+		e := Arrived{Ref: wire.TaskRef{Pool: "eu", Attempt: "a1"}, Claim: wire.Claim{Nonce: "n1", Worker: "w"},
+			Result: &wire.Result{Attempt: "a1", Pool: "eu", Nonce: "n1", Worker: "w"}}
+		c.change(&e)
+		if got := forged(c.of, e); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestAMessageIsLeftOnceAndNoMoreThanTheStreamAllows(t *testing.T) {
+	ms := newMessages(at(0))
+	for sequence := range uint64(maxLeft) {
+		if !ms.leave(sequence) || !ms.leave(sequence) {
+			t.Fatalf("message %d is not left", sequence)
+		}
+	}
+	if ms.leave(maxLeft) || !ms.leave(0) || len(ms.left) != maxLeft {
+		t.Errorf("%d messages are left", len(ms.left))
+	}
+}
+
+func TestAViolationIsToldOnceAndNotWithoutEnd(t *testing.T) {
+	ms := newMessages(at(0))
+	for i := range 3 * maxAlarms {
+		ms.warn(fmt.Sprint(i / 2))
+		ms.reportViolation(0, fmt.Sprint(i/2))
+	}
+	if len(ms.problems) != maxAlarms+1 || ms.problems[maxAlarms].list[0].Summary != "More violations of the protocol" {
+		t.Errorf("%d are told", len(ms.problems))
 	}
 }

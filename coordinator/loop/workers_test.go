@@ -1,0 +1,153 @@
+package loop
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// at returns what the parts of a loop share, at a time after its beginning.
+func at(d time.Duration) *common { return &common{now: time.Unix(1_700_000_000, 0).Add(d)} }
+
+// pass lets time pass.
+func (c *common) pass(d time.Duration) { c.now = c.now.Add(d) }
+
+// took returns the actions since the last call, as text.
+func (c *common) took() (list []string) {
+	for _, a := range c.acts {
+		list = append(list, strings.TrimPrefix(fmt.Sprintf("%T%v", a, a), "loop."))
+	}
+	c.acts = nil
+	return list
+}
+
+// known returns workers of which one of the pool eu sends heartbeats, and nothing else has happened for a minute.
+func known(t *testing.T) (ws workers, w *worker) {
+	ws = newWorkers(at(0))
+	ws.begin(time.Second)
+	w, isNew := ws.find("eu", "a")
+	if !isNew {
+		t.Fatal("the first worker is not new")
+	}
+	w.Heartbeat, w.seen = wire.Heartbeat{Worker: "a", Pools: []string{"eu"}}, ws.now
+	w.takes = true
+	ws.pass(time.Minute)
+	w.seen = ws.now
+	return ws, w
+}
+
+func TestAWorkerIsOneOfItsPool(t *testing.T) {
+	ws, w := known(t)
+	if again, isNew := ws.find("eu", "a"); isNew || again != w {
+		t.Error("the same worker is new again")
+	}
+	if other, isNew := ws.find("us", "a"); !isNew || other == w {
+		t.Error("a worker of another pool with the same name is the same")
+	}
+	for i := 1; i < maxMembers; i++ {
+		ws.find("eu", fmt.Sprint(i))
+	}
+	if w, isNew := ws.find("eu", "one more"); w != nil || isNew || len(ws.order) != maxMembers+1 {
+		t.Errorf("%d workers are remembered", len(ws.order))
+	}
+	if again, _ := ws.find("eu", "a"); again != w {
+		t.Error("a worker is forgotten for others")
+	}
+}
+
+func TestSilenceCountsFromTheLastConnection(t *testing.T) {
+	const dead = wire.DeadAfter
+	for name, c := range map[string]struct {
+		connected time.Duration // for how long
+		seen      time.Duration // how long ago
+		silent    bool
+	}{
+		"a worker that was just heard of":                      {time.Hour, 0, false},
+		"one that was heard of a moment ago":                   {time.Hour, dead, false},
+		"one that was not heard of for long":                   {time.Hour, dead + 1, true},
+		"one that could not be heard for want of a connection": {0, time.Hour, false},
+		"one that has had no time since the connection":        {dead, time.Hour, false},
+		"one that has had the time":                            {dead + 1, time.Hour, true},
+	} {
+		ws, _ := known(t)
+		ws.connected(c.connected)
+		if got := ws.silent(ws.now.Add(-c.seen)); got != c.silent {
+			t.Errorf("%s is silent: %t", name, got)
+		}
+	}
+}
+
+func TestPlacesAreGivenUpAfterTheSurveyOnly(t *testing.T) {
+	ws := newWorkers(at(0))
+	ws.begin(10 * time.Second)
+	for _, c := range []struct {
+		after, connected time.Duration
+		surveyed         bool
+	}{{0, 0, false}, {9 * time.Second, 9 * time.Second, false}, {time.Second, 10 * time.Second, true},
+		{0, 0, false}, {time.Minute, wire.DeadAfter - 1, false}, {0, wire.DeadAfter, true}} {
+		ws.pass(c.after)
+		ws.connected(c.connected)
+		if got := ws.surveyed(); got != c.surveyed {
+			t.Errorf("after %s more, connected for %s: %t", c.after, c.connected, got)
+		}
+	}
+}
+
+func TestATaskIsInDoubtWhenItsWorkerIsSilentOrHasForgottenIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		worker       string
+		seen, listed time.Duration // how long ago
+		want         string
+	}{
+		"a worker that lists it":                   {"a", 0, 0, ""},
+		"one that has not listed it for a moment":  {"a", 0, claimWait, ""},
+		"one that does not list it any more":       {"a", 0, claimWait + 1, "does not hold it any more"},
+		"one that is silent":                       {"a", wire.DeadAfter + 1, 0, "has not been heard of"},
+		"one that was never heard of":              {"b", 0, wire.DeadAfter, ""},
+		"one that was never heard of for too long": {"b", 0, wire.DeadAfter + 1, "has not been heard of"},
+	} {
+		ws, w := known(t)
+		w.seen = ws.now.Add(-c.seen)
+		got := ws.unfinished("eu", c.worker, ws.now.Add(-c.listed))
+		if !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestAPoolIsInTroubleWhenNoneOfItsWorkersTakesTasks(t *testing.T) {
+	ws, w := known(t)
+	eu, us := &pool{name: "eu"}, &pool{name: "us"}
+	check := func(waiting int) string {
+		ws.checkTaking([]*pool{eu, us}, map[string]int{"eu": waiting})
+		return strings.Join(ws.took(), "; ")
+	}
+	if told := check(1); told != "" || !eu.troubledSince.IsZero() {
+		t.Errorf("a worker without trouble: %s", told)
+	}
+	w.Trouble = "no room"
+	if told := check(0); told != "" || !eu.troubledSince.IsZero() {
+		t.Errorf("trouble while nothing waits: %s", told)
+	}
+	if told := check(1); !strings.Contains(told, "Worker a says: no room.") || strings.Count(told, "Shown") != 1 {
+		t.Errorf("trouble is told as %s", told)
+	}
+	ws.pass(StoreTimeout - 1)
+	if told := check(1); told != "" || ws.err != nil {
+		t.Errorf("before its time: %s, %v", told, ws.err)
+	}
+	other, _ := ws.find("eu", "b")
+	other.Heartbeat, other.takes = wire.Heartbeat{Worker: "b", Pools: []string{"eu"}}, true
+	if check(1); !eu.troubledSince.IsZero() {
+		t.Error("another worker takes tasks, and the pool is still in trouble")
+	}
+	other.takes = false
+	check(1)
+	ws.pass(StoreTimeout)
+	if check(1); ws.err == nil || !strings.Contains(ws.err.Error(), "no room") {
+		t.Errorf("the run ends with %v", ws.err)
+	}
+}
