@@ -11,7 +11,7 @@ type status interface {
 }
 
 // become is the only place where a status changes, except for the phase of a vertex, which changes in move. A change
-// that the table does not have is a bug, and panics with both names. v is the vertex that has the status; -1 is the run.
+// that the table does not have is a bug, and panics with both names. v is the vertex that has the status; -1: the run.
 func become[S status](v int, s *S, to S) {
 	if from := *s; from.next()&(1<<to) == 0 {
 		panic(cannot(v, from, to))
