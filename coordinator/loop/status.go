@@ -10,13 +10,18 @@ type status interface {
 	next() uint16
 }
 
-// become is the only place where a status changes. A change that the table does not have is a bug, and panics with both
-// names. v is the vertex that has the status; -1 is the run.
+// become is the only place where a status changes, except for the phase of a vertex, which changes in move. A change
+// that the table does not have is a bug, and panics with both names. v is the vertex that has the status; -1: the run.
 func become[S status](v int, s *S, to S) {
 	if from := *s; from.next()&(1<<to) == 0 {
-		panic(fmt.Sprintf("loop: %s is %s, so it cannot become %s", whose(v), from, to))
+		panic(cannot(v, from, to))
 	}
 	*s = to
+}
+
+// cannot says that a status of a vertex, or of the run, cannot become another one.
+func cannot[S status](v int, from, to S) string {
+	return fmt.Sprintf("loop: %s is %s, so it cannot become %s", whose(v), from, to)
 }
 
 // set changes a status that may have the value already.

@@ -155,7 +155,10 @@ func (s *Settings) ref(w *work) wire.TaskRef {
 func (t *table) move(v int, to phase) {
 	x := &t.vertices[v]
 	from := x.phase
-	become(v, &x.phase, to)
+	if follows[from]&(1<<to) == 0 {
+		panic(cannot(v, from, to))
+	}
+	x.phase = to
 	if from.under() {
 		t.under--
 	}
