@@ -69,7 +69,7 @@ func (x *executor) blockers(limit string) (addresses []string, holders []loop.Ho
 	return addresses, holders, nil
 }
 
-// memory is what is known about a run that holds permits.
+// memory has the known facts about a run that holds permits.
 type memory struct {
 	past   loop.Past
 	holder loop.Holder

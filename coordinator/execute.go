@@ -45,7 +45,7 @@ type executor struct {
 	called     map[string]bool // that the run has called on the fast lane
 }
 
-// known is what the executor knows about an attempt. It checks the messages about the attempt against that.
+// known is the executor's record of an attempt. Messages about the attempt are checked against it.
 type known struct{ pool, address string }
 
 func newExecutor(o Options, i *inbox) *executor {
@@ -290,7 +290,7 @@ func (x *executor) remember(id wire.AttemptID, k known) {
 	x.pools[k.pool] = true
 }
 
-// attempt returns what is known about an attempt of this run; false if it was not dispatched to the pool.
+// attempt returns the record of an attempt of this run; false if it was not dispatched to the pool.
 func (x *executor) attempt(id wire.AttemptID, pool string) (known, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -54,7 +54,7 @@ func (o *Orphans) Decide(ctx context.Context, limit string, r wire.PermitRequest
 // so that it need not read the journal for each of them.
 type former struct {
 	run  string
-	own  string          // what the names of this process's requests begin with
+	own  string          // the prefix of the names of this process's requests
 	open map[string]bool // the permits under which operations were under way, or in doubt, when the run was resumed
 }
 

@@ -31,7 +31,7 @@ const readOnly = "read-"
 // release the permits.
 func Reader(id string) string { return readOnly + id }
 
-// Options say what to run, and with which store, transport and limits.
+// Options are the program of a run, and its store, transport and limits.
 type Options struct {
 	Program program.Program
 	// Hub is the connection to the workers; the run belongs to the hub's coordinator. A resumed run needs a hub with the
@@ -129,7 +129,7 @@ type Runner struct {
 	tracer Tracer // the observer, if it is one; else nil
 	// earlier are the pools to which earlier processes of the run have dispatched tasks.
 	earlier []string
-	former  *former // what a resumed run knows of earlier processes' permits; else nil
+	former  *former // the permits of earlier processes of a resumed run; nil for a new run
 
 	records []loop.Record // of one step
 }

@@ -77,7 +77,7 @@ func (c *committer) run() {
 			}
 			hit(batch, after)
 			done := batch
-			batch = c.next() // what has arrived meanwhile; records that follow from this batch go into a later one
+			batch = c.next() // for messages that have arrived meanwhile; records that follow from this batch go into a later one
 			c.x.inbox.put(loop.Committed{Records: done})
 		}
 	}

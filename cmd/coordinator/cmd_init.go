@@ -150,8 +150,8 @@ immediately by creating some.`)
 		return nil
 	}
 	root, problems := i.wd.LoadRoot(false)
-	// The test files of the root module are part of it: what cannot be read of them ends the command before anything
-	// is prepared or installed.
+	// The test files of the root module belong to it: if one of them cannot be read, the command ends before it prepares
+	// or installs anything.
 	if problems = problems.Append(i.wd.TestErrors()); problems.HasErrors() {
 		return problems
 	}

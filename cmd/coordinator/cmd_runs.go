@@ -85,8 +85,8 @@ func runRunsShow(ctx context.Context, a *app, args []string) int {
 	}, a.showServed)
 }
 
-// showing shows runs of the store of this directory, and showingServed those of a service. A remark is what to say
-// after the runs of the store.
+// showing shows runs of the store of this directory, and showingServed those of a service. A remark returns diagnostics
+// that are shown after the runs of the store.
 type (
 	showing       func(store *estate.Runs, name string) error
 	showingServed func(ctx context.Context, at servedAt) error

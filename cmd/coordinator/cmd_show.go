@@ -110,7 +110,7 @@ type shown struct {
 	*screen
 	options view.TextOptions
 	vars    variableFlags
-	// dependencies: the document of a plan says what the plan depends on.
+	// dependencies adds the plan's dependencies to its document.
 	dependencies bool
 }
 

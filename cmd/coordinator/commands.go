@@ -11,7 +11,7 @@ import (
 // commands are all commands, in the order in which the help lists them.
 var commands []command.Command
 
-// The table is set here because the help command, which is part of it, lists it.
+// init sets the table, because the help command, which is part of the table, lists it.
 func init() {
 	commands = []command.Command{
 		{Name: "init", Synopsis: "Prepare the directory: modules, providers, backend", Run: own(runInit),

@@ -161,7 +161,7 @@ func split(list string) []string {
 	return out
 }
 
-// settings are what the options say.
+// settings are the values of the options.
 type settings struct {
 	nats         jet.Options
 	pools        []string

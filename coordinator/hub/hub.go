@@ -2,8 +2,8 @@
 // once for all of them, and passes each run its own.
 //
 // One goroutine fetches results and routes them by run; one watches heartbeats, one control messages, one checks for
-// lost data. Each of them runs only while a run needs it. What belongs to a single run (calls, tasks, claims, permits,
-// blobs) goes directly to the transport. The package decides nothing about a run, and knows no store.
+// lost data. Each of them runs only while a run needs it. Calls, tasks, claims, permits and blobs belong to a single
+// run each, and go directly to the transport. The package makes no decisions about runs, and uses no store.
 package hub
 
 import (
@@ -20,7 +20,7 @@ const retryEvery = 250 * time.Millisecond
 // Hub is a coordinator's connection. A process has one for each coordinator. Its methods may be called from any
 // goroutine.
 type Hub struct {
-	// What belongs to a single run.
+	// These belong to single runs, and go directly to the transport.
 	wire.DirectTasks
 	wire.Claims
 	wire.Blobs
@@ -97,8 +97,8 @@ func (h *Hub) Results(ctx context.Context, run string, take func(wire.Delivery))
 	return h.results.take(ctx, run, take)
 }
 
-// Probe calls fn at once, and then regularly, with what the transport holds or with an error, until ctx ends or fn
-// returns false. The answer is about the pools that pools returned before the question. See wire.Queue.HighWater.
+// Probe calls fn at once, and then regularly, with the high-water mark of the transport, or with an error, until ctx
+// ends or fn returns false. Each time, pools returns the pools to ask about. See wire.Queue.HighWater.
 func (h *Hub) Probe(ctx context.Context, pools func() []string, fn func(wire.HighWater, error) bool) {
 	h.probes.probe(ctx, pools, fn)
 }

@@ -31,7 +31,7 @@ type ApplyOptions struct {
 	Saved []byte
 	// Command is the user's command: apply, destroy, refresh.
 	Command string
-	// LockID is the state's lock; Who holds it.
+	// LockID is the ID of the state's lock; Who is the user who holds it.
 	LockID, Who string
 	// Request is the requester's name for the run; may be empty.
 	Request string
@@ -100,8 +100,8 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 }
 
 // endEarlierRuns ends earlier runs that were cut off or interrupted: the state changes now, so that their plans will no
-// longer fit it, unless they have locked what they change. Runs with operations in doubt stay, because their journals
-// have what is known about those. It returns when the last run began.
+// longer fit it, unless they hold locks of the objects that they change. Runs with operations in doubt are kept,
+// because their journals have the facts about those. It returns the time at which the last run began.
 func (s *Session) endEarlierRuns(ctx context.Context, lockID string) (last time.Time, err error) {
 	runs, err := s.Store.Runs(ctx, s.Workspace)
 	if err != nil {
@@ -415,7 +415,7 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	}, diags
 }
 
-// resumable says how a run goes on that has ended with operations in doubt, whatever else has gone wrong.
+// resumable tells users how to continue a run that has ended with operations in doubt, regardless of other errors.
 func resumable(run string, doubts int) *diag.Diagnostic {
 	return diag.New(diag.Warning, "The run can be resumed", fmt.Sprintf("The run %[1]s is not complete, and %[2]d of its "+
 		"operations are in doubt. They hold their permits, so that with as many of them as permits nothing more can start. "+

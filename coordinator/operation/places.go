@@ -151,8 +151,8 @@ func notFound(err error) diag.List {
 	return diag.Errors("Failed to look for workers", err.Error()+".", nil)
 }
 
-// trusted returns the first of the sets that is not empty; if all are, where the rules place an object of which nothing
-// but the provider is known.
+// trusted returns the first of the sets that is not empty; if all are, the pool in which the rules place an object
+// whose provider alone is known.
 func (s *Session) trusted(live func(string) bool, p addr.Provider, sets ...pools) []string {
 	for _, set := range sets {
 		if len(set) > 0 {

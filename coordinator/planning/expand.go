@@ -43,7 +43,7 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 			continue
 		}
 		if p.Mode == plan.Destroy && more.HasErrors() {
-			// What the instances depend on may not exist, and nothing will create it. If existing objects are
+			// The instances may depend on objects that do not exist and that nothing will create. If existing objects are
 			// refreshed, an ordinary plan decides whether that is an error.
 			f.unevaluable = f.unevaluable || p.refreshesToDestroy()
 			continue
@@ -236,8 +236,8 @@ func (p *Planner) deposedObjects(a addr.Instance, i *state.Instance, r *values.R
 	return out
 }
 
-// orphanReason returns why an existing instance of a block is not wanted. A move to this address is not mentioned: what
-// matters is why the instance has no place.
+// orphanReason returns the reason why the configuration has no such instance of an existing block. A move to this
+// address is not mentioned.
 func (p *Planner) orphanReason(a addr.Instance, r *values.Resource) plan.Reason {
 	if p.Mode == plan.Destroy {
 		return destroyRequested

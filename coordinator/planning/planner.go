@@ -40,7 +40,8 @@ type Options struct {
 	Previous map[addr.Instance]addr.Instance
 	// MovedByBlock are those that a moved block has moved; it is the reason if their new address is not declared.
 	MovedByBlock map[addr.Instance]bool
-	// Options say what is planned. Those about reading are decided already: in SkipRefresh, OnlyChanged and Verdicts.
+	// Options are the options of the plan. Those about reading have been evaluated already, into SkipRefresh, OnlyChanged
+	// and Verdicts.
 	plan.Options
 	// Refreshed is set if SkipRefresh is because an earlier plan has refreshed the state.
 	Refreshed bool
@@ -248,7 +249,7 @@ func (p *Planner) Complete(ctx context.Context, v int, r *wire.Result) program.S
 	return step
 }
 
-// found is what a finished step passes to Accept.
+// found is the value that a finished step passes to Accept.
 type found struct {
 	change *plan.Change
 	drift  *plan.Change

@@ -136,8 +136,8 @@ func (g *groups) unfold() {
 	}
 }
 
-// drawn returns what is drawn, in the order of the tree: vertices and folded groups, numbered as children are. at has
-// the place of each vertex, -1 for a junction.
+// drawn returns the places that are drawn, in the order of the tree: vertices and folded groups, numbered like
+// children. at has the place of each vertex, -1 for a junction.
 func (g *groups) drawn(vertices int) (places, at []int) {
 	at = make([]int, vertices)
 	for i := range at {
@@ -168,7 +168,7 @@ func (g *groups) drawn(vertices int) (places, at []int) {
 	return places, at
 }
 
-// name returns what the group is called.
+// name returns the name of the group.
 func (g *group) name() string {
 	if g.first == g.last {
 		return g.label + g.first

@@ -148,7 +148,7 @@ func (m *measured) Collect(ch chan<- prometheus.Metric) {
 	m.Collector.Collect(ch)
 }
 
-// StoreStats is what a store has written so far, and its size.
+// StoreStats is the size of a store, and the amount that it has written so far.
 type StoreStats struct {
 	Changes int64
 	Writing time.Duration
