@@ -231,8 +231,8 @@ func (x *executor) call(a loop.Call) {
 		}
 	}
 	// The fast lane persists nothing, so nothing is sealed; large messages go through blobs.
-	held := x.Hub.Room.For(a.Pool)
-	defer held.Give()
+	held := x.Hub.Budget.For(a.Pool)
+	defer held.Release()
 	packer := wire.Packer{Run: x.RunID, Blobs: x.Hub, Incoming: x.Hub.PoolBlobs(a.Pool), Rand: rand.Reader, Held: held}
 	about := wire.CallSubject(a.Pool)
 	x.mu.Lock()

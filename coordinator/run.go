@@ -112,7 +112,7 @@ type Values interface {
 // reverses Wrap.
 type Envelope interface {
 	Wrap(ctx context.Context, ref wire.TaskRef, data []byte) ([]byte, error)
-	Unwrap(ctx context.Context, ref wire.TaskRef, data []byte, held *wire.Held) ([]byte, error)
+	Unwrap(ctx context.Context, ref wire.TaskRef, data []byte, held *wire.Reservation) ([]byte, error)
 }
 
 // Bug is the error of a run that ended with a panic, which is a bug in Millipede. It has the stack trace.

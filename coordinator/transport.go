@@ -186,8 +186,8 @@ func (x *executor) read(n int, d wire.Delivery) {
 	}
 	var err error
 	if x.Envelope != nil {
-		held := x.Hub.Room.For(ref.Pool)
-		defer held.Give()
+		held := x.Hub.Budget.For(ref.Pool)
+		defer held.Release()
 		data, err = x.Envelope.Unwrap(x.ctx, ref, data, held)
 	}
 	var result *wire.Result

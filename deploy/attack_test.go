@@ -177,7 +177,7 @@ func TestWhoOwnsAPoolFillsNothingThatOthersNeed(t *testing.T) {
 	}
 	mark, err := g.coordinator.HighWater(ctx, []string{"eu", "us"})
 	g.no(err)
-	if mark.Of([]string{"us"}).Room() != nil || mark.Of([]string{"eu"}).Room() == nil {
+	if mark.Of([]string{"us"}).CheckSpace() != nil || mark.Of([]string{"eu"}).CheckSpace() == nil {
 		t.Errorf("full is %v", mark.Full)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // Bounds of messages without a stream. A hostile worker may publish under its pool's subjects, and everybody who
 // listens decodes the messages.
 const (
-	// MaxHeartbeat is the largest heartbeat in bytes, with room for the attempts of some thousand operations.
+	// MaxHeartbeat is the largest heartbeat in bytes, enough for the attempts of some thousand operations.
 	MaxHeartbeat = 128 << 10
 	// MaxEvent is the largest live event in bytes.
 	MaxEvent = 256 << 10

@@ -53,8 +53,8 @@ func (h HighWater) Of(pools []string) HighWater {
 	return h
 }
 
-// Room returns nil if all streams accept messages, and else ErrFull with the text of one that is full.
-func (h HighWater) Room() error {
+// CheckSpace returns nil if all streams accept messages, and else ErrFull with the text of one that is full.
+func (h HighWater) CheckSpace() error {
 	for _, pool := range slices.Sorted(maps.Keys(h.Full)) {
 		return fmt.Errorf("%w: %s", ErrFull, h.Full[pool])
 	}

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// DefaultRoom is how many bytes of large messages a process takes out of envelopes at the same time.
-	DefaultRoom = 1 << 30
-	// smallMessage is the size in bytes up to which a message needs no room: how many of them there are at a time is
-	// limited by the number of messages that are fetched.
+	// DefaultMemoryBudget is how many bytes of large messages a process takes out of envelopes at the same time.
+	DefaultMemoryBudget = 1 << 30
+	// smallMessage is the size in bytes up to which a message needs no reservation: how many of them there are at a time
+	// is limited by the number of messages that are fetched.
 	smallMessage = 1 << 20
 )
 
@@ -27,116 +27,119 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the message on %s has %d bytes, and at most %d are carried", e.About, e.Bytes, int64(MaxMessage))
 }
 
-// Room limits the bytes of all large messages that a process unpacks at the same time. A message of more than 1 MiB
-// waits until there is room for it. The messages of one pool never occupy more than half of the room, so that a pool
-// with huge messages, or with blobs that do not arrive, leaves the other half to others.
-type Room struct {
+// MemoryBudget limits the bytes of all large messages that a process unpacks at the same time. A message of more than 1
+// MiB waits until the budget has enough memory for it. The messages of one pool never use more than half of the budget,
+// so that a pool with huge messages, or with blobs that do not arrive, leaves the other half to others.
+type MemoryBudget struct {
 	share int64
 	all   *semaphore.Weighted
 
 	mu    sync.Mutex // guards pools
-	pools map[string]*poolRoom
+	pools map[string]*poolBudget
 }
 
-// poolRoom is the half of the room that a pool may occupy.
-type poolRoom struct {
+// poolBudget is the half of the budget that a pool may use.
+type poolBudget struct {
 	*semaphore.Weighted
-	// growing is of the message that has room and waits for more. If there were two, each could wait for the other.
+	// growing is held by the message that has a reservation and waits for more. If there were two, each could wait for
+	// the other.
 	growing *semaphore.Weighted
 }
 
-// NewRoom returns room for a number of bytes. A message that is larger than half of that occupies half of it.
-func NewRoom(bytes int64) *Room {
-	return &Room{share: bytes / 2, all: semaphore.NewWeighted(bytes), pools: map[string]*poolRoom{}}
+// NewMemoryBudget returns a budget of a number of bytes. A message that is larger than half of it reserves half of it.
+func NewMemoryBudget(bytes int64) *MemoryBudget {
+	return &MemoryBudget{share: bytes / 2, all: semaphore.NewWeighted(bytes), pools: map[string]*poolBudget{}}
 }
 
-// For returns what a message of a pool will occupy: nothing yet. Give it back when the message is not needed any more.
-func (r *Room) For(pool string) *Held { return &Held{room: r, pool: pool} }
+// For returns the reservation of a message of a pool: nothing yet. Release it when the message is not needed any more.
+func (b *MemoryBudget) For(pool string) *Reservation {
+	return &Reservation{budget: b, pool: pool}
+}
 
-func (r *Room) of(pool string) *poolRoom {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := r.pools[pool]
+func (b *MemoryBudget) of(pool string) *poolBudget {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.pools[pool]
 	if p == nil {
-		p = &poolRoom{semaphore.NewWeighted(r.share), semaphore.NewWeighted(1)}
-		r.pools[pool] = p
+		p = &poolBudget{semaphore.NewWeighted(b.share), semaphore.NewWeighted(1)}
+		b.pools[pool] = p
 	}
 	return p
 }
 
-// Held is the room that one message occupies. One goroutine uses it. A nil Held limits nothing.
-type Held struct {
-	room    *Room
+// Reservation is the memory that one message may use. One goroutine uses it. A nil reservation limits nothing.
+type Reservation struct {
+	budget  *MemoryBudget
 	pool    string
 	bytes   int64
 	growing bool // grow will follow
 }
 
-// take occupies room for a message that has none yet. It waits until there is enough; the error is that of ctx. With
+// take reserves memory for a message that has none yet. It waits until there is enough; the error is that of ctx. With
 // more, grow must follow.
-func (h *Held) take(ctx context.Context, bytes int64, more bool) error {
-	if h == nil || bytes <= smallMessage {
+func (r *Reservation) take(ctx context.Context, bytes int64, more bool) error {
+	if r == nil || bytes <= smallMessage {
 		return nil
 	}
-	pool := h.room.of(h.pool)
+	pool := r.budget.of(r.pool)
 	if more {
 		if pool.growing.Acquire(ctx, 1) != nil {
 			return context.Cause(ctx)
 		}
-		h.growing = true
+		r.growing = true
 	}
-	bytes = min(bytes, h.room.share)
+	bytes = min(bytes, r.budget.share)
 	if pool.Acquire(ctx, bytes) != nil {
 		return context.Cause(ctx)
 	}
-	if h.room.all.Acquire(ctx, bytes) != nil {
+	if r.budget.all.Acquire(ctx, bytes) != nil {
 		pool.Release(bytes)
 		return context.Cause(ctx)
 	}
-	h.bytes = bytes
+	r.bytes = bytes
 	return nil
 }
 
-// grow raises what the message occupies to a number of bytes.
+// grow raises the reservation of the message to a number of bytes.
 //
-// While the message waits for its part of the whole room it occupies nothing of that, because messages of several pools
+// While the message waits for its part of the whole budget it reserves nothing there, because messages of several pools
 // may wait for each other there: what is in memory then and not counted is one compressed message of each pool.
-func (h *Held) grow(ctx context.Context, bytes int64) error {
-	if h == nil {
+func (r *Reservation) grow(ctx context.Context, bytes int64) error {
+	if r == nil {
 		return nil
 	}
-	if h.bytes == 0 {
-		return h.take(ctx, bytes, false)
+	if r.bytes == 0 {
+		return r.take(ctx, bytes, false)
 	}
-	pool := h.room.of(h.pool)
-	had := h.bytes
-	bytes = min(max(bytes, had), h.room.share)
+	pool := r.budget.of(r.pool)
+	had := r.bytes
+	bytes = min(max(bytes, had), r.budget.share)
 	if pool.Acquire(ctx, bytes-had) != nil {
 		return context.Cause(ctx)
 	}
-	h.room.all.Release(had)
-	if h.room.all.Acquire(ctx, bytes) != nil {
+	r.budget.all.Release(had)
+	if r.budget.all.Acquire(ctx, bytes) != nil {
 		pool.Release(bytes)
-		h.bytes = 0
+		r.bytes = 0
 		return context.Cause(ctx)
 	}
-	h.bytes, h.growing = bytes, false
+	r.bytes, r.growing = bytes, false
 	pool.growing.Release(1)
 	return nil
 }
 
-// Give gives the room back. It may be called more than once.
-func (h *Held) Give() {
-	if h == nil {
+// Release returns the memory to the budget. It may be called more than once.
+func (r *Reservation) Release() {
+	if r == nil {
 		return
 	}
-	pool := h.room.of(h.pool)
-	if h.bytes > 0 {
-		h.room.all.Release(h.bytes)
-		pool.Release(h.bytes)
+	pool := r.budget.of(r.pool)
+	if r.bytes > 0 {
+		r.budget.all.Release(r.bytes)
+		pool.Release(r.bytes)
 	}
-	if h.growing {
+	if r.growing {
 		pool.growing.Release(1)
 	}
-	h.bytes, h.growing = 0, false
+	r.bytes, r.growing = 0, false
 }

@@ -43,7 +43,7 @@ var (
 	// nevertheless.
 	ErrStore = errors.New("the message store does not store what it is sent")
 	// ErrFull is an ErrStore: a stream has reached its bound. It takes messages again when some are removed, or when it is
-	// given more room.
+	// given more storage.
 	ErrFull = fmt.Errorf("%w, because a stream is full", ErrStore)
 	// ErrUnanswered means that the transport is connected but did not answer, as while a cluster elects a leader. The
 	// request may have been executed nevertheless.

@@ -22,7 +22,7 @@ type keptSlots struct {
 // keptSlot is a reserved slot.
 type keptSlot struct {
 	after wire.AttemptID
-	next  chan wire.Delivery // has room for one
+	next  chan wire.Delivery // buffers one
 	until time.Time          // by the wall clock: a machine that slept may have slept for longer than its timers say
 }
 

@@ -59,7 +59,7 @@ func (w *Worker) spillKept(ctx context.Context, e journal.Entry) []byte {
 		return e.Message
 	}
 	mail, err := w.codecOf(ctx, e.Ref)
-	defer mail.held.Give()
+	defer mail.held.Release()
 	var plain, light []byte
 	if err == nil {
 		plain, err = mail.packer().Unpack(ctx, wire.ResultSubject(e.Ref), e.Message)

@@ -115,8 +115,8 @@ type Journal interface {
 	Start(ref wire.TaskRef, doubt []byte) error
 	End(ref wire.TaskRef, result []byte) error
 	Done(ref wire.TaskRef) error
-	// Room returns journal.ErrFull while the disk has no room for the last record that failed.
-	Room() error
+	// CheckSpace returns journal.ErrFull while the disk has no space for the last record that failed.
+	CheckSpace() error
 }
 
 // Providers finds and starts providers.
@@ -156,8 +156,8 @@ type Worker struct {
 	kept          keptSlots
 	environments  environments
 	trouble       refusalReason
-	// room is for the large tasks that the worker unpacks and executes.
-	room *wire.Room
+	// budget is for the large tasks that the worker unpacks and executes.
+	budget *wire.MemoryBudget
 	// announce asks for a heartbeat now.
 	announce chan struct{}
 	// held are the attempts and other work that Run waits for before it returns.
@@ -178,7 +178,7 @@ func New(o Options) *Worker {
 	}
 	return &Worker{
 		Options: o, slots: newSlots(o.Slots), keys: newRunKeys(o.Keys, o.Now), ops: newOperations(o.Now),
-		announce: make(chan struct{}, 1), room: wire.NewRoom(wire.DefaultRoom),
+		announce: make(chan struct{}, 1), budget: wire.NewMemoryBudget(wire.DefaultMemoryBudget),
 		left: firstSeen{wait: leaveToNamed}, keyless: firstSeen{wait: cmp.Or(o.KeyTimeout, keyTimeout)},
 	}
 }

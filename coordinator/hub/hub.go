@@ -26,8 +26,8 @@ type Hub struct {
 	wire.Blobs
 	wire.Keys
 
-	// Room is shared by all messages from workers that this process unpacks.
-	Room *wire.Room
+	// Budget is shared by all messages from workers that this process unpacks.
+	Budget *wire.MemoryBudget
 
 	transport   wire.Transport
 	coordinator string
@@ -45,11 +45,11 @@ type Hub struct {
 // decide about its orphaned permits, or request permits over this transport in another coordinator's name. Close the
 // hub.
 func New(t wire.Transport, coordinator string) *Hub {
-	return within(wire.NewRoom(wire.DefaultRoom), new(drained), t, coordinator)
+	return within(wire.NewMemoryBudget(wire.DefaultMemoryBudget), new(drained), t, coordinator)
 }
 
-func within(room *wire.Room, d *drained, t wire.Transport, coordinator string) *Hub {
-	h := &Hub{DirectTasks: t, Claims: t, Blobs: t, Keys: t, Room: room, transport: t, coordinator: coordinator,
+func within(budget *wire.MemoryBudget, d *drained, t wire.Transport, coordinator string) *Hub {
+	h := &Hub{DirectTasks: t, Claims: t, Blobs: t, Keys: t, Budget: budget, transport: t, coordinator: coordinator,
 		drained: d}
 	h.workers.source = func(ctx context.Context, fn func(wire.Heartbeat)) error {
 		return t.WatchWorkers(ctx, func(beat wire.Heartbeat) { fn(d.seen(beat)) })
@@ -69,7 +69,7 @@ func (h *Hub) For(coordinator string) *Hub {
 	if coordinator == h.coordinator {
 		return h
 	}
-	return within(h.Room, h.drained, h.transport, coordinator)
+	return within(h.Budget, h.drained, h.transport, coordinator)
 }
 
 // Coordinator returns the name under which the hub's runs are known.

@@ -29,9 +29,9 @@ func (in *Instance) Inputs(task *wire.PlanTask) plan.Inputs {
 // Digest returns the digest of all inputs of an object's plan: the package of its provider and its configuration, the
 // type with its schema, the stored object with private data, and the configuration.
 func Digest(p *wire.Provider, s *schema.Schema, task *wire.PlanTask) (sum [16]byte) {
-	room := digests.Get().(*digest)
-	defer digests.Put(room)
-	d := (*room)[:0]
+	buffer := digests.Get().(*digest)
+	defer digests.Put(buffer)
+	d := (*buffer)[:0]
 	d.text(p.Package.Source)
 	d.text(p.Package.Version)
 	d.number(int64(len(p.Package.Hashes)))
@@ -45,7 +45,7 @@ func Digest(p *wire.Provider, s *schema.Schema, task *wire.PlanTask) (sum [16]by
 	}
 	d.number(s.Version)
 	d.task(task)
-	*room = d
+	*buffer = d
 	whole := sha256.Sum256(d)
 	copy(sum[:], whole[:])
 	return sum

@@ -146,8 +146,8 @@ func (s *Session) first(pools []string) func(context.Context, *wire.Task) (*wire
 }
 
 func (s *Session) callPool(ctx context.Context, pool string, task *wire.Task) (*wire.Result, error) {
-	held := s.Hub.Room.For(pool)
-	defer held.Give()
+	held := s.Hub.Budget.For(pool)
+	defer held.Release()
 	packer := wire.Packer{Run: task.Run, Blobs: s.Hub, Incoming: s.Hub.PoolBlobs(pool), Rand: rand.Reader, Held: held}
 	sent := *task
 	var err error

@@ -202,7 +202,7 @@ func (e *envelope) Wrap(ctx context.Context, ref wire.TaskRef, data []byte) ([]b
 }
 
 // Unwrap implements coordinator.Envelope for results.
-func (e *envelope) Unwrap(ctx context.Context, ref wire.TaskRef, data []byte, held *wire.Held) ([]byte, error) {
+func (e *envelope) Unwrap(ctx context.Context, ref wire.TaskRef, data []byte, held *wire.Reservation) ([]byte, error) {
 	sealer, err := e.key(ctx, ref.Pool, false)
 	if err != nil {
 		return nil, err

@@ -7,8 +7,8 @@ import (
 
 // The constants of layout.js and run.js.
 const (
-	// room is the number of places that a page draws at the beginning at most.
-	room = 300
+	// maxDrawn is the number of places that a page draws at the beginning at most.
+	maxDrawn = 300
 	// wide is the number of instances of a block in a group; a block with more than twice as many has several.
 	wide = 250
 	// spread is the number of places before a junction from which on the junction is drawn.
@@ -115,7 +115,7 @@ func (g *groups) sum() {
 	}
 }
 
-// unfold opens groups as long as there is room, outer ones first.
+// unfold opens groups as long as maxDrawn allows, outer ones first.
 func (g *groups) unfold() {
 	drawn := len(g.all[0].children)
 	for level := g.all[0].children; len(level) > 0; {
@@ -125,7 +125,7 @@ func (g *groups) unfold() {
 				continue
 			}
 			of := &g.all[^c]
-			if drawn+len(of.children)-1 > room {
+			if drawn+len(of.children)-1 > maxDrawn {
 				continue
 			}
 			drawn += len(of.children) - 1

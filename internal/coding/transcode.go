@@ -16,14 +16,14 @@ func ObjectJSON(data []byte, ty cty.Type) ([]byte, bool) {
 	if len(data) == 0 || data[0] == 0xc0 || !ty.IsObjectType() {
 		return nil, false
 	}
-	room := rooms.Get().(*[]byte)
-	defer rooms.Put(room)
-	out, rest, ok := transcode((*room)[:0], data, ty, maxShort)
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	out, rest, ok := transcode((*buffer)[:0], data, ty, maxShort)
 	if !ok || len(rest) > 0 {
 		return nil, false
 	}
-	if cap(out) <= largeRoom {
-		*room = out
+	if cap(out) <= largeBuffer {
+		*buffer = out
 	}
 	return slices.Clone(out), true
 }

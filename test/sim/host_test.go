@@ -166,13 +166,13 @@ func (d *workerDisk) Done(ref wire.TaskRef) error {
 	return d.write("done", ref, false, func() error { return d.j.Done(ref) })
 }
 
-func (d *workerDisk) Room() error {
+func (d *workerDisk) CheckSpace() error {
 	return d.p.do(context.Background(), disk, "journal room", "", func(o *op) {
 		if d.h.full {
 			o.reply(errFull)
 			return
 		}
-		o.reply(d.j.Room())
+		o.reply(d.j.CheckSpace())
 	})
 }
 

@@ -47,7 +47,7 @@ type Embedded struct {
 	lock     *os.File
 	volatile bool // the streams are in memory
 
-	broken chan struct{} // has room for one: the server has given up writing; see recoverWrites
+	broken chan struct{} // buffers one event: the server has given up writing; see recoverWrites
 	cancel context.CancelFunc
 	group  sync.WaitGroup
 

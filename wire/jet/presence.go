@@ -35,7 +35,7 @@ type presence struct {
 	// one that was given up. heard says that one has waited.
 	announced chan struct{}
 	heard     bool
-	beat      chan struct{} // has room for one: a heartbeat came
+	beat      chan struct{} // buffers one event: a heartbeat came
 }
 
 // member identifies a worker within one pool. Every sender of a pool may use any name, so a name alone identifies

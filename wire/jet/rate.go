@@ -9,7 +9,7 @@ import (
 // The rate at which a pool's heartbeats are processed. A thousand workers send a megabyte a second.
 const (
 	maxMembers   = 1024
-	memberMemory = time.Minute // after what silence a worker makes room for another one
+	memberMemory = time.Minute // after what silence a worker is replaced by another one
 	bytesASecond = 4 << 20
 	leastCost    = 512 // what looking at a message costs, however short it is
 	maxRates     = 4096

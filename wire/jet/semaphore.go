@@ -47,7 +47,7 @@ func (s *semaphore) trustWindow() time.Duration { return s.wait - s.wait/8 }
 type limitUse struct {
 	s    *semaphore
 	name string
-	wake chan struct{} // has room for one: somebody waits
+	wake chan struct{} // buffers one event: somebody waits
 
 	mu       sync.Mutex // guards what follows
 	requests map[string]*request

@@ -132,8 +132,8 @@ type topology struct {
 	consumers map[string]*lazy[jetstream.Consumer]
 	buckets   map[string]*lazy[jetstream.ObjectStore]
 	allowed   lazy[int64] // see allowedBytes
-	// found is how many bytes the server could reserve at least when it had no room for a stream; 0 if it always had.
-	// The token of making guards it.
+	// found is how many bytes the server could reserve at least when it refused a stream for lack of storage; 0 if it
+	// never refused one. The token of making guards it.
 	found  int64
 	making chan struct{} // has a token while a stream with a bound is made; see within
 

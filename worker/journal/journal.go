@@ -25,7 +25,7 @@ var (
 	ErrLocked = errors.New("the journal is in use by another worker")
 	// ErrFormat means that the file is not a journal, or one of another version.
 	ErrFormat = errors.New("not a journal that this version can read")
-	// ErrFull means that the disk has no room for an entry. Nothing was recorded and the journal is unchanged, so
+	// ErrFull means that the disk has no space for an entry. Nothing was recorded and the journal is unchanged, so
 	// the operation can be retried.
 	ErrFull = errors.New("the disk has no room for the journal")
 	// ErrBroken means that an earlier write failed, so that the content of the disk is unknown. The worker must
@@ -233,19 +233,19 @@ func (j *Journal) write(e Entry) (int64, uint64, error) {
 	return j.size, j.generation, nil
 }
 
-// enoughRoom is the minimum number of bytes that Room tries to write: the entries of some operations.
-const enoughRoom = 64 << 10
+// probeBytes is the minimum number of bytes that Room tries to write: the entries of some operations.
+const probeBytes = 64 << 10
 
-// Room returns ErrFull while the disk has no room for the largest entry that could not be written, and for some
+// CheckSpace returns ErrFull while the disk has no space for the largest entry that could not be written, and for some
 // more small ones. It does not change the journal: a crash during the test leaves zeros after its end, which the
 // next start truncates.
-func (j *Journal) Room() error {
+func (j *Journal) CheckSpace() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.broken != nil {
 		return fmt.Errorf("%w: %w", ErrBroken, j.broken)
 	}
-	_, err := j.file.WriteAt(make([]byte, max(j.lacked, enoughRoom)), j.size)
+	_, err := j.file.WriteAt(make([]byte, max(j.lacked, probeBytes)), j.size)
 	cutErr := j.file.Truncate(j.size)
 	switch {
 	case cutErr != nil:

@@ -253,12 +253,12 @@ func TestAFullDiskLeavesTheJournalAsItIs(t *testing.T) {
 	if !errors.Is(err, ErrFull) {
 		t.Fatalf("got %v, want ErrFull", err)
 	}
-	if err := j.Room(); !errors.Is(err, ErrFull) {
+	if err := j.CheckSpace(); !errors.Is(err, ErrFull) {
 		t.Errorf("room on a full disk: got %v, want ErrFull", err)
 	}
 	before := len(j.Pending())
 	must(t, volume.Free())
-	must(t, j.Room())
+	must(t, j.CheckSpace())
 	must(t, j.Start(ref(0), []byte("doubt"))) // shorter than what could not be written
 	got := reopened(t, j, dir)
 	if len(got) != before || got[0].Phase != Started {
