@@ -402,7 +402,7 @@ func (b *applyBuilder) endings() {
 		case b.bare:
 			m.provider(v, c)
 		default:
-			m.place(v, c)
+			m.order(v, c)
 		}
 	}
 	m.recorded()

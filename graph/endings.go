@@ -116,8 +116,8 @@ func (b *applyBuilder) mirrored(before, after NodeKind) bool {
 	return after != CloseNode && (!b.recordedAlone || after != ResourceNode || before == ProviderNode)
 }
 
-// place orders the ending v of change c by the configuration.
-func (m *mirror) place(v int32, c *plan.Change) {
+// order orders the ending v of change c by the configuration.
+func (m *mirror) order(v int32, c *plan.Change) {
 	b := m.b
 	r := c.Addr.Config()
 	first := m.first[c]

@@ -32,17 +32,17 @@ type results struct {
 
 	mu     sync.Mutex // guards the rest
 	takers map[string]*receiver
-	strays map[place]wire.Delivery
+	strays map[streamPosition]wire.Delivery
 	bytes  int // of the strays
 }
 
-// place is where a result is stored: its pool, and its sequence among the results of the pool.
-type place struct {
+// streamPosition is the position of a result: its pool, and its sequence among the results of the pool.
+type streamPosition struct {
 	pool     string
 	sequence uint64
 }
 
-func placeOf(d wire.Delivery) place { return place{d.Ref().Pool, d.Sequence()} }
+func positionOf(d wire.Delivery) streamPosition { return streamPosition{d.Ref().Pool, d.Sequence()} }
 
 // receiver receives the results of a run.
 type receiver struct {
@@ -51,7 +51,7 @@ type receiver struct {
 }
 
 func (r *results) init(fetch func(ctx context.Context, n int) ([]wire.Delivery, error)) {
-	r.fetch, r.takers, r.strays = fetch, map[string]*receiver{}, map[place]wire.Delivery{}
+	r.fetch, r.takers, r.strays = fetch, map[string]*receiver{}, map[streamPosition]wire.Delivery{}
 	r.shared.run = r.run
 }
 
@@ -136,15 +136,15 @@ func (r *results) route(d wire.Delivery) {
 
 // keep keeps a stray. The caller has the lock.
 func (r *results) keep(d wire.Delivery) {
-	r.drop(placeOf(d)) // an earlier delivery of the same message
+	r.drop(positionOf(d)) // an earlier delivery of the same message
 	if len(r.strays) < maxStrays && r.bytes+len(d.Data()) <= maxStrayBytes {
-		r.strays[placeOf(d)] = d
+		r.strays[positionOf(d)] = d
 		r.bytes += len(d.Data())
 	}
 }
 
 // drop forgets a stray. The caller has the lock.
-func (r *results) drop(at place) {
+func (r *results) drop(at streamPosition) {
 	if d := r.strays[at]; d != nil {
 		r.bytes -= len(d.Data())
 		delete(r.strays, at)

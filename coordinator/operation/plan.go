@@ -281,7 +281,7 @@ func (s *Session) check(ctx context.Context, static *graph.Static, code *values.
 	v := &validating.Validator{Static: static, Code: code, Store: s.store(code, values.Validating, time.Time{}),
 		Package: s.Package, SkipPlanned: sparing}
 	if !s.Embedded {
-		found, live, err := s.places(ctx, nil)
+		found, live, err := s.objectPools(ctx, nil)
 		if err != nil {
 			return diag.List{runFailed(err)}
 		}

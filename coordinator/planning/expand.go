@@ -30,7 +30,7 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 	}
 	diags = diags.Append(more)
 	destroy := p.Mode == plan.Destroy && n.Resource.Addr.Mode == addr.Managed
-	wanted := func(a addr.Instance) bool { return !destroy && p.placed(a) }
+	wanted := func(a addr.Instance) bool { return !destroy && p.configured(a) }
 	if p.Mode != plan.Destroy && len(n.Resource.Preconditions)+len(n.Resource.Postconditions) > 0 {
 		f.expected = &expectation{kind: "resource", config: n.Address()}
 	}
@@ -158,8 +158,8 @@ func (p *Planner) excluded(r *values.Resource, a addr.Instance) {
 	p.keepStored(r, a)
 }
 
-// keepBeyond is for the instances that have no place any more, and that -target or -exclude leaves out, or that others
-// use which are left out: they stay.
+// keepBeyond is for the instances that are not configured any more, and that -target or -exclude leaves out, or that
+// others use which are left out: they stay.
 func (p *Planner) keepBeyond(n *graph.Node, wanted func(addr.Instance) bool) {
 	if p.Mode == plan.Destroy || p.Scope.Whole() {
 		return
@@ -185,8 +185,8 @@ func (p *Planner) keepStored(r *values.Resource, a addr.Instance) {
 	}
 }
 
-// placed reports whether the configuration has a place for an instance.
-func (p *Planner) placed(a addr.Instance) bool {
+// configured reports whether the configuration has an instance.
+func (p *Planner) configured(a addr.Instance) bool {
 	m := p.Store.Module(a.Module)
 	if m == nil {
 		return false
@@ -199,7 +199,7 @@ func (p *Planner) placed(a addr.Instance) bool {
 	return e.Has(a.Key)
 }
 
-// superfluous returns the existing objects of a resource block that are not wanted: instances without a place in the
+// superfluous returns the existing objects of a resource block that are not wanted: instances that are not in the
 // expansion, and deposed objects.
 func (p *Planner) superfluous(n *graph.Node, wanted func(addr.Instance) bool) []object {
 	var out []object

@@ -64,7 +64,7 @@ func (s *Scheduler) raise(v int, rest float64) {
 	}
 	x.priority = x.weight + rest
 	if x.status == Ready {
-		s.ready[x.class].rise(s.vertices, x.place, entry{x.priority, int32(v)})
+		s.ready[x.class].rise(s.vertices, x.index, entry{x.priority, int32(v)})
 	}
 	if !x.raised {
 		x.raised = true

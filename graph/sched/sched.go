@@ -48,7 +48,7 @@ type vertex struct {
 	priority float64 // the heaviest path from here, see raise.go
 	waits    int32   // edges from vertices that are not settled; meaningful while waiting or ready
 	class    int32   // meaningful while ready
-	place    int32   // in the queue of the class, while ready
+	index    int32   // in the queue of the class, while ready
 	because  int32   // while skipped: what failed or was skipped first
 	status   Status
 	anyway   bool
@@ -268,7 +268,7 @@ func (s *Scheduler) move(v int, to Status) {
 		panic(fmt.Sprintf("sched: vertex %d is %s, so it cannot become %s", v, x.status, to))
 	}
 	if x.status == Ready {
-		s.ready[x.class].remove(s.vertices, x.place)
+		s.ready[x.class].remove(s.vertices, x.index)
 	}
 	s.counts[x.status]--
 	s.counts[to]++

@@ -99,7 +99,7 @@ func (m Move) MoveResource(r AbsResource) (AbsResource, bool) {
 	if m.scope != movesResource || r.Resource != m.From.Resource {
 		return r, false
 	}
-	module, ok := m.place(r.Module)
+	module, ok := m.moveModule(r.Module)
 	if !ok {
 		return r, false
 	}
@@ -115,15 +115,15 @@ func (m Move) MoveInstance(i Instance) (Instance, bool) {
 	if i.Resource != m.From.Resource || i.Key != m.From.Key {
 		return i, false
 	}
-	module, ok := m.place(i.Module)
+	module, ok := m.moveModule(i.Module)
 	if !ok {
 		return i, false
 	}
 	return Instance{module, m.To.Resource, m.To.Key}, true
 }
 
-// place moves the module instance that contains a resource: it must match From exactly.
-func (m Move) place(mi ModuleInstance) (ModuleInstance, bool) {
+// moveModule moves the module instance that contains a resource: it must match From exactly.
+func (m Move) moveModule(mi ModuleInstance) (ModuleInstance, bool) {
 	base, rel, ok := m.split(mi)
 	if !ok || len(rel) != len(m.From.Steps) {
 		return mi, false
