@@ -54,7 +54,7 @@ var (
 
 // Transport has all contracts over one connection. Close ends its goroutines and closes the connection.
 type Transport interface {
-	Queue
+	WorkQueue
 	DirectTasks
 	Claims
 	Semaphore
@@ -95,8 +95,8 @@ type Delivery interface {
 // uses it.
 type Traced interface{ Trace() trace.Context }
 
-// Queue is the safe lane: durable tasks to pools, durable results to coordinators.
-type Queue interface {
+// WorkQueue is the safe lane: durable tasks to pools, durable results to coordinators.
+type WorkQueue interface {
 	// PublishTask returns when the stream has stored the task. Publishing the same attempt again is harmless.
 	PublishTask(ctx context.Context, ref TaskRef, data []byte) error
 	// FetchTasks returns up to n tasks of the pool. It waits until there is at least one, or until ctx ends.

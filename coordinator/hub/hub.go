@@ -98,7 +98,7 @@ func (h *Hub) Results(ctx context.Context, run string, take func(wire.Delivery))
 }
 
 // Probe calls fn at once, and then regularly, with the high-water mark of the transport, or with an error, until ctx
-// ends or fn returns false. Each time, pools returns the pools to ask about. See wire.Queue.HighWater.
+// ends or fn returns false. Each time, pools returns the pools to ask about. See wire.WorkQueue.HighWater.
 func (h *Hub) Probe(ctx context.Context, pools func() []string, fn func(wire.HighWater, error) bool) {
 	h.probes.probe(ctx, pools, fn)
 }
@@ -143,18 +143,18 @@ func (h *Hub) Call(ctx context.Context, pool string, data []byte) ([]byte, error
 // PoolBlobs is that of wire.PoolBlobs.
 func (h *Hub) PoolBlobs(pool string) wire.Blobs { return h.transport.PoolBlobs(pool) }
 
-// PublishTask is that of wire.Queue.
+// PublishTask is that of wire.WorkQueue.
 func (h *Hub) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	return h.transport.PublishTask(ctx, ref, data)
 }
 
-// PurgeRun removes everything of a finished run. See wire.Queue.
+// PurgeRun removes everything of a finished run. See wire.WorkQueue.
 func (h *Hub) PurgeRun(ctx context.Context, run string, pools []string) error {
 	h.results.forget(run)
 	return h.transport.PurgeRun(ctx, run, pools)
 }
 
-// HighWater asks what the transport holds, independently of the regular probes. See wire.Queue.
+// HighWater asks what the transport holds, independently of the regular probes. See wire.WorkQueue.
 func (h *Hub) HighWater(ctx context.Context, pools []string) (wire.HighWater, error) {
 	return h.transport.HighWater(ctx, pools)
 }

@@ -76,8 +76,8 @@ type Store struct {
 	opts    Options
 	created bool // this opening has created the file
 
-	queue queue
-	names names // used only by the writer
+	commits groupCommit
+	names   names // used only by the writer
 
 	held     heldLocks    // of whole workspaces
 	requests locks.Tables // for locks of objects, by workspace; a copy of those in the file
@@ -128,7 +128,7 @@ func OpenOptions(path string, info journal.LockInfo, timeout time.Duration, o Op
 		return nil, errors.Join(err, db.Close())
 	}
 	s := &Store{db: db, path: path, opts: o}
-	s.queue.init(s.transact)
+	s.commits.init(s.transact)
 	if err := s.prepare(info); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -212,7 +212,7 @@ func layOut(tx *bbolt.Tx) error {
 // Close waits for commits in progress, and lets other processes open the file.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
-		s.queue.close()
+		s.commits.close()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		var err error

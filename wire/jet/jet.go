@@ -91,9 +91,9 @@ func (o Options) ackWait(standard time.Duration) time.Duration {
 	return standard
 }
 
-// queued is the number of messages that a subscription may have received and not passed on yet. The client allocates
-// the whole queue at once: 64 KiB, instead of 512 KiB at its default, for each subscription.
-const queued = 8 << 10
+// bufferedMessages is the number of messages that a subscription may have received and not passed on yet. The client
+// allocates the whole buffer at once: 64 KiB, instead of 512 KiB at its default, for each subscription.
+const bufferedMessages = 8 << 10
 
 // Conn is one connection. It is safe for concurrent use. Close it.
 type Conn struct {
@@ -203,7 +203,7 @@ func (c *Conn) natsOptions(ctx context.Context) ([]nats.Option, error) {
 		nats.ReconnectBufSize(-1), // a message goes out now or not at all: nobody may act later on what was decided now
 		nats.PermissionErrOnSubscribe(true),
 		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2),
-		nats.SyncQueueLen(queued),
+		nats.SyncQueueLen(bufferedMessages),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			c.link.down()
 			if err != nil && !errors.Is(err, io.EOF) && c.ctx.Err() == nil {

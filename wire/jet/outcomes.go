@@ -276,7 +276,7 @@ func (o *outcomes) wanted(r *reader, pool string) int {
 	}
 }
 
-// FetchResults implements wire.Queue.
+// FetchResults implements wire.WorkQueue.
 func (c *Conn) FetchResults(ctx context.Context, coordinator string, n int) ([]wire.Delivery, error) {
 	if n < 1 {
 		panic("jet: a fetch of no messages")

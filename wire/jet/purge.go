@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// PurgeRun implements wire.Queue. It only marks the run's registers as done. A later PurgeRun empties them, when no
+// PurgeRun implements wire.WorkQueue. It only marks the run's registers as done. A later PurgeRun empties them, when no
 // worker can be left that has fetched one of the run's tasks and not claimed it. (Embedded servers empty them when they
 // close, because no worker outlives them.)
 func (c *Conn) PurgeRun(ctx context.Context, run string, used []string) error {

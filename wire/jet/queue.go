@@ -28,8 +28,8 @@ const (
 	topologyPoll = 250 * time.Millisecond
 )
 
-// PublishTask implements wire.Queue. It first creates the pool's consumer, registers, keys, bucket and the stream of
-// its results if they do not exist, so that workers need no permission for that.
+// PublishTask implements wire.WorkQueue. It first creates the pool's consumer, registers, keys, bucket and the stream
+// of its results if they do not exist, so that workers need no permission for that.
 func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	if c.opts.Provision {
 		if err := c.watched(ctx, tasksStream, poolConsumer(ref.Pool, c.opts.ackWait(taskAckWait))); err != nil {
@@ -47,7 +47,7 @@ func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) e
 	return nil
 }
 
-// PublishResult implements wire.Queue.
+// PublishResult implements wire.WorkQueue.
 func (c *Conn) PublishResult(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	if err := c.topology.ensure(ctx, resultsStream(ref.Pool)); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (c *Conn) publish(ctx context.Context, m *nats.Msg, id string) error {
 	return c.store(ctx, m, opts...)
 }
 
-// FetchTasks implements wire.Queue.
+// FetchTasks implements wire.WorkQueue.
 func (c *Conn) FetchTasks(ctx context.Context, pool string, n int) ([]wire.Delivery, error) {
 	list, err := c.fetch(ctx, tasksStream, poolConsumer(pool, c.opts.ackWait(taskAckWait)), n)
 	if err != nil {
@@ -224,7 +224,7 @@ func (d *delivery) Release(ctx context.Context) error {
 	return fmt.Errorf("releasing %s: %w", d.ref.Attempt, problem(err))
 }
 
-// HighWater implements wire.Queue.
+// HighWater implements wire.WorkQueue.
 func (c *Conn) HighWater(ctx context.Context, pools []string) (wire.HighWater, error) {
 	if err := c.writable(ctx); err != nil {
 		return wire.HighWater{}, err
