@@ -209,18 +209,18 @@ type Permit interface {
 	// coordinator has released the permit; after any other error the answer is unknown.
 	Confirm(ctx context.Context) error
 	// Release frees the slot. It returns when the server has confirmed that. After an error the slot may still be taken;
-	// it is freed in the background, or later found by Acquire or OnOrphan.
+	// it is freed in the background, or later found by Acquire or OnAbandoned.
 	Release(ctx context.Context) error
 	// Leave gives the permit up without freeing the slot, as if this process had died: the slot stays taken until the same
-	// request releases it, Acquire gets it again, or OnOrphan frees it. The Permit must not be used afterwards.
+	// request releases it, Acquire gets it again, or OnAbandoned frees it. The Permit must not be used afterwards.
 	Leave()
 }
 
-// Orphan decides about a permit whose coordinator does not respond, or has forgotten it. It returns true if every
-// operation that ran under the permit, or could still start, is resolved (by a tombstone, by the state, or by a
+// AbandonedFunc decides about a permit whose coordinator does not respond, or has forgotten it. It returns true if
+// every operation that ran under the permit, or could still start, is resolved (by a tombstone, by the state, or by a
 // deadline); then the slot is freed. Otherwise the permit stays held and is offered again later. It may run until its
 // context ends.
-type Orphan func(ctx context.Context, limit string, r PermitRequest) (free bool)
+type AbandonedFunc func(ctx context.Context, limit string, r PermitRequest) (free bool)
 
 // LimitStatus is the state of a limit, as the command limits shows it.
 type LimitStatus struct {
@@ -255,9 +255,9 @@ type Semaphore interface {
 	// Contended reports whether requests of other runs than the given one wait for the limit.
 	Contended(ctx context.Context, limit, run string) (bool, error)
 	Limits(ctx context.Context) ([]LimitStatus, error)
-	// OnOrphan sets the function that decides about orphaned permits that this connection finds; nil leaves them held. Set
-	// it before the first Acquire.
-	OnOrphan(fn Orphan)
+	// OnAbandoned sets the function that decides about abandoned permits that this connection finds; nil leaves them held.
+	// Set it before the first Acquire.
+	OnAbandoned(fn AbandonedFunc)
 }
 
 // Blobs stores large payloads under the lower-case hex SHA-256 of their content.

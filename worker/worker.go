@@ -74,7 +74,7 @@ type Done struct {
 	Took                     time.Duration
 }
 
-// Queue is the worker's side of wire.Queue.
+// Queue is the worker's side of wire.WorkQueue.
 type Queue interface {
 	TakeHanded(ctx context.Context, pool, worker string, take func(after wire.AttemptID, d wire.Delivery) bool) error
 	FetchTasks(ctx context.Context, pool string, n int) ([]wire.Delivery, error)

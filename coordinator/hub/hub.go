@@ -37,12 +37,12 @@ type Hub struct {
 	controls feed[wire.Control]
 	results  results
 	probes   probes
-	orphans  orphans
+	abandoned  abandonedPermits
 	drained  *drained
 }
 
 // New returns the hub of a coordinator. It takes over the transport: nobody else may fetch the coordinator's results,
-// decide about its orphaned permits, or request permits over this transport in another coordinator's name. Close the
+// decide about its abandoned permits, or request permits over this transport in another coordinator's name. Close the
 // hub.
 func New(t wire.Transport, coordinator string) *Hub {
 	return within(wire.NewMemoryBudget(wire.DefaultMemoryBudget), new(drained), t, coordinator)
@@ -103,10 +103,10 @@ func (h *Hub) Probe(ctx context.Context, pools func() []string, fn func(wire.Hig
 	h.probes.probe(ctx, pools, fn)
 }
 
-// Decide adds a function that decides about orphaned permits, and returns a function that removes it. A permit is
+// Decide adds a function that decides about abandoned permits, and returns a function that removes it. A permit is
 // released if one of them says so; each decides only about runs that it knows. Add the first one before the first run.
-func (h *Hub) Decide(fn wire.Orphan) (remove func()) {
-	return h.orphans.add(fn, h.transport.OnOrphan)
+func (h *Hub) Decide(fn wire.AbandonedFunc) (remove func()) {
+	return h.abandoned.add(fn, h.transport.OnAbandoned)
 }
 
 // Acquire requests a permit in the coordinator's name. See wire.Semaphore.

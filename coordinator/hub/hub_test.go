@@ -213,10 +213,10 @@ func TestThatAPoolIsFullIsToldToTheRunsThatUseIt(t *testing.T) {
 func TestAPermitIsFreeWhenOneOfThoseWhoDecideSaysSo(t *testing.T) {
 	system := mem.New(mem.Options{})
 	conn := system.Connect("coordinator")
-	o := &orphaning{Conn: conn}
+	o := &abandoning{Conn: conn}
 	h := hub.New(o, "c1")
 	defer h.Close()
-	knows := func(run string) wire.Orphan {
+	knows := func(run string) wire.AbandonedFunc {
 		return func(_ context.Context, _ string, r wire.PermitRequest) bool { return r.Run == run }
 	}
 	h.Decide(knows("a"))
@@ -233,10 +233,10 @@ func TestAPermitIsFreeWhenOneOfThoseWhoDecideSaysSo(t *testing.T) {
 	}
 }
 
-// orphaning is a transport that records the function that decides about orphans.
-type orphaning struct {
+// abandoning is a transport that records the function that decides about abandoned permits.
+type abandoning struct {
 	*mem.Conn
-	fn wire.Orphan
+	fn wire.AbandonedFunc
 }
 
-func (o *orphaning) OnOrphan(fn wire.Orphan) { o.fn = fn }
+func (o *abandoning) OnOrphan(fn wire.AbandonedFunc) { o.fn = fn }

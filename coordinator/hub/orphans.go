@@ -9,37 +9,37 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// orphans has the functions that decide about orphaned permits.
-type orphans struct {
+// abandonedPermits has the functions that decide about abandoned permits.
+type abandonedPermits struct {
 	mu      sync.Mutex // guards decides
 	set     bool       // the transport asks this one
-	decides []*wire.Orphan
+	decides []*wire.AbandonedFunc
 }
 
-func (o *orphans) add(fn wire.Orphan, listen func(wire.Orphan)) (remove func()) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.set {
-		o.set = true
-		listen(o.decide)
+func (p *abandonedPermits) add(fn wire.AbandonedFunc, listen func(wire.AbandonedFunc)) (remove func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.set {
+		p.set = true
+		listen(p.decide)
 	}
 	entry := &fn
-	o.decides = append(o.decides, entry)
+	p.decides = append(p.decides, entry)
 	return func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if i := slices.Index(o.decides, entry); i >= 0 {
-			o.decides = slices.Delete(o.decides, i, i+1)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if i := slices.Index(p.decides, entry); i >= 0 {
+			p.decides = slices.Delete(p.decides, i, i+1)
 		}
 	}
 }
 
-// decide implements wire.Orphan. The transport calls it, so a panic of one of the functions must not get there: then
-// the permit stays held.
-func (o *orphans) decide(ctx context.Context, limit string, r wire.PermitRequest) (free bool) {
-	o.mu.Lock()
-	all := slices.Clone(o.decides)
-	o.mu.Unlock()
+// decide implements wire.AbandonedFunc. The transport calls it, so a panic of one of the functions must not get there:
+// then the permit stays held.
+func (p *abandonedPermits) decide(ctx context.Context, limit string, r wire.PermitRequest) (free bool) {
+	p.mu.Lock()
+	all := slices.Clone(p.decides)
+	p.mu.Unlock()
 	for _, fn := range slices.Backward(all) { // who was added last knows best, and at once
 		_ = bug.Catch(func() error { free = (*fn)(ctx, limit, r); return nil })
 		if free {

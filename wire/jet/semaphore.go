@@ -18,14 +18,14 @@ import (
 // its requests must name, because a permit that was delivered elsewhere is offered to the coordinator by name.
 //
 // Admission messages are handed to whichever coordinator pulls. What is not its own, it offers to the owner; what has
-// no owner, it asks the Orphan function about. docs/adr has why this never frees a slot too early:
+// no owner, it asks the AbandonedFunc about. docs/adr has why this never frees a slot too early:
 //   - A delivery is trusted for the ack wait, counted from the moment at which this process asked for it, so before the
 //     server may hand the message to anybody else. After that it counts for nothing.
 //   - An extension counts when it is confirmed while the delivery is trusted.
 type semaphore struct {
 	c      *Conn
 	wait   time.Duration // the ack wait
-	orphan wire.Orphan
+	abandoned wire.AbandonedFunc
 	boot   lazy[struct{}]
 
 	mu     sync.Mutex // guards what follows
@@ -89,8 +89,8 @@ type leftover struct {
 	since time.Time
 }
 
-// OnOrphan implements wire.Semaphore.
-func (c *Conn) OnOrphan(fn wire.Orphan) { c.semaphore.orphan = fn }
+// OnAbandoned implements wire.Semaphore.
+func (c *Conn) OnAbandoned(fn wire.AbandonedFunc) { c.semaphore.abandoned = fn }
 
 func (s *semaphore) limit(name string) *limitUse {
 	s.mu.Lock()

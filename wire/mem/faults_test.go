@@ -252,7 +252,7 @@ func TestAPermitOfAConnectionThatIsCutOffIsFreedOnlyByDecisionAndConfirmTells(t 
 		held, err := alice.Acquire(ctx, "global", wire.PermitRequest{ID: "a", Coordinator: "alice"})
 		no(t, err)
 		asked := 0
-		bob.OnOrphan(func(context.Context, string, wire.PermitRequest) bool { asked++; return asked == 3 })
+		bob.OnAbandoned(func(context.Context, string, wire.PermitRequest) bool { asked++; return asked == 3 })
 		alice.Cut()
 		no(t, held.Confirm(ctx)) // nobody else may have it yet
 		begun := time.Now()

@@ -18,7 +18,7 @@ import (
 // Options are the options of a system. The zero value is a system without faults.
 type Options struct {
 	// AckWait is the time after which an unacknowledged message is redelivered, and after which the permits of a
-	// lost connection count as orphans; 0 means 5 s.
+	// lost connection count as abandoned; 0 means 5 s.
 	AckWait time.Duration
 	// Fault, if not nil, is called before each operation and returns its fault. It must not block, nor use the
 	// system.
@@ -95,7 +95,7 @@ type Conn struct {
 	closed bool
 	since  time.Time // when the connection was made or healed
 	cutAt  time.Time // zero if it is connected
-	orphan wire.Orphan
+	abandoned wire.AbandonedFunc
 	asked  time.Time // when workers were asked to announce themselves, zero if they were not
 }
 
