@@ -239,4 +239,4 @@ type abandoning struct {
 	fn wire.AbandonedFunc
 }
 
-func (o *abandoning) OnOrphan(fn wire.AbandonedFunc) { o.fn = fn }
+func (o *abandoning) OnAbandoned(fn wire.AbandonedFunc) { o.fn = fn }

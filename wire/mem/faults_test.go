@@ -259,7 +259,7 @@ func TestAPermitOfAConnectionThatIsCutOffIsFreedOnlyByDecisionAndConfirmTells(t 
 		_, err = bob.Acquire(ctx, "global", wire.PermitRequest{ID: "b", Coordinator: "bob"})
 		no(t, err)
 		if asked != 3 || time.Since(begun) != 15*time.Second {
-			t.Errorf("Orphan was called %d times in %v", asked, time.Since(begun))
+			t.Errorf("the AbandonedFunc was called %d times in %v", asked, time.Since(begun))
 		}
 		if err := held.Confirm(ctx); !errors.Is(err, wire.ErrDisconnected) {
 			t.Errorf("while cut off: %v", err)
