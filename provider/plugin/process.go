@@ -104,7 +104,7 @@ func startIn(ctx context.Context, p Package, executable, sockets string, o Optio
 		SkipHostEnv:      true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: sockets},
 		RunnerFunc: func(_ hclog.Logger, template *exec.Cmd, _ string) (pluginrunner.Runner, error) {
-			s.runner.adopt(template)
+			s.runner.copySettings(template)
 			return s.runner, nil
 		},
 	})
