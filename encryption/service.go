@@ -55,9 +55,9 @@ type opened struct {
 	service KeyService
 }
 
-// service returns the source that uses a key service. The service is opened once for all sessions with the same
+// service returns the source that uses a key service. The service is opened once for all requests with the same
 // arguments.
-func (x *session) service(kind *Kind, k keyProvider, a given) (source, diag.List) {
+func (x *keyRequest) service(kind *Kind, k keyProvider, a given) (source, diag.List) {
 	value, diags := a.object(kind.Schema)
 	if diags.HasErrors() {
 		return nil, diags

@@ -43,7 +43,7 @@ func (d *driver) Lock(ctx context.Context, state string, info journal.LockInfo) 
 	info.Path = object
 	document := backend.EncodeLock(info)
 	id := checksum(document)
-	if err := d.session.Ask(ctx, "tag", "CreateTag", d.tag(object), nil); err != nil {
+	if err := d.client.Ask(ctx, "tag", "CreateTag", d.tag(object), nil); err != nil {
 		if call.IsCode(err, tagExists) {
 			return "", d.heldBy(ctx, object)
 		}
@@ -107,12 +107,12 @@ func (d *driver) untag(ctx context.Context, object string) error {
 		var found struct {
 			Tags []struct{ TagKey, TagValue string }
 		}
-		err := d.session.Ask(ctx, "tag", "DescribeTags", d.tag(object), &found)
+		err := d.client.Ask(ctx, "tag", "DescribeTags", d.tag(object), &found)
 		if err == nil && len(found.Tags) == 0 {
 			return nil
 		}
 		if err == nil {
-			err = d.session.Ask(ctx, "tag", "DeleteTag", d.tag(object), nil)
+			err = d.client.Ask(ctx, "tag", "DeleteTag", d.tag(object), nil)
 		}
 		switch {
 		case err == nil || call.IsCode(err, tagMissing):

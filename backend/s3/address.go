@@ -39,7 +39,7 @@ func checkBucket(bucket, region string, pathStyle bool) string {
 
 // locate returns the address of a bucket or access point. custom is the configured address of the service; empty for
 // that of AWS. As with AWS's libraries, the bucket is a part of the host name if it can be one, and else of the path.
-func locate(session *aws.Session, bucket, custom string, pathStyle bool) (*url.URL, error) {
+func locate(client *aws.Client, bucket, custom string, pathStyle bool) (*url.URL, error) {
 	point := accessPoint().FindStringSubmatch(bucket)
 	endpoint := custom
 	if custom == "" {
@@ -47,7 +47,7 @@ func locate(session *aws.Session, bucket, custom string, pathStyle bool) (*url.U
 		if point != nil {
 			service = "s3-accesspoint"
 		}
-		endpoint = session.Endpoint(service)
+		endpoint = client.Endpoint(service)
 	}
 	u, err := url.Parse(aws.WithScheme(endpoint))
 	if err != nil || u.Host == "" {
