@@ -59,18 +59,18 @@ func newExecutor(o Options, i *inbox) *executor {
 	return x
 }
 
-// start starts the goroutines that watch the transport.
+// start starts the goroutines that receive from the transport.
 func (x *executor) start(ctx context.Context) {
 	x.ctx = ctx
 	if x.spans.on = trace.On(ctx); x.spans.on {
 		x.spans.of = map[int]vertexSpan{}
 	}
 	x.spawn(x.announceWorkers)
-	x.spawn(x.watchWorkers)
+	x.spawn(x.receiveHeartbeats)
 	if x.Store != nil {
 		x.spawn(x.save.run)
 		x.spawn(x.fetch)
-		x.spawn(x.watchControl)
+		x.spawn(x.receiveControl)
 		x.spawn(x.probe)
 	}
 }

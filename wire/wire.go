@@ -305,13 +305,13 @@ type Presence interface {
 	// clock. Workers that have left are not among them; those that have been killed are (Worker.Silent). The first call
 	// asks all workers to announce themselves, and waits a moment for them.
 	Workers(ctx context.Context) ([]Worker, error)
-	// WatchWorkers calls fn for every heartbeat until ctx ends; fn must not block. Each heartbeat has passed
+	// SubscribeHeartbeats calls fn for every heartbeat until ctx ends; fn must not block. Each heartbeat has passed
 	// ReadHeartbeat: it is about one pool, and its sender may publish for that pool. Another worker of the pool may have
 	// forged it.
-	WatchWorkers(ctx context.Context, fn func(Heartbeat)) error
+	SubscribeHeartbeats(ctx context.Context, fn func(Heartbeat)) error
 	// Control sends a control message to all workers of a pool ("" for all pools).
 	Control(ctx context.Context, pool string, c Control) error
-	WatchControl(ctx context.Context, pool string, fn func(Control)) error
+	SubscribeControl(ctx context.Context, pool string, fn func(Control)) error
 	// Emit publishes a live event of a run (progress lines of operations) in the name of a pool; Events receives those
 	// of all pools, with the pool that the event came from. Events of more than MaxEvent bytes are dropped.
 	Emit(ctx context.Context, pool, run string, data []byte) error

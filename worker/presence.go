@@ -65,7 +65,7 @@ func (w *Worker) watch(ctx context.Context, pool string) {
 	defer stops.Wait()
 	var retry backoff
 	for {
-		err := w.Presence.WatchControl(ctx, pool, func(c wire.Control) { w.handleControl(ctx, c, &stops) })
+		err := w.Presence.SubscribeControl(ctx, pool, func(c wire.Control) { w.handleControl(ctx, c, &stops) })
 		if ctx.Err() != nil {
 			return
 		}

@@ -89,7 +89,7 @@ type Caller interface {
 // Presence is the worker's side of wire.Presence.
 type Presence interface {
 	Beat(ctx context.Context, b wire.Heartbeat) error
-	WatchControl(ctx context.Context, pool string, fn func(wire.Control)) error
+	SubscribeControl(ctx context.Context, pool string, fn func(wire.Control)) error
 	Emit(ctx context.Context, pool, run string, data []byte) error
 }
 

@@ -1,7 +1,7 @@
 // Package consul stores snapshots in Consul's key-value store, compatible with OpenTofu's backend "consul".
 //
 // A workspace is a key. A state that is too large for one value is stored in chunks, and the key then contains
-// their names. The package uses the HTTP API of an agent; it does not watch the keys.
+// their names. The package uses the HTTP API of an agent; it does not use blocking queries.
 package consul
 
 import (

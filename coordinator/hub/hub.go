@@ -1,7 +1,7 @@
 // Package hub lets all runs of a coordinator share one connection: it receives results, heartbeats and control messages
 // once for all of them, and passes each run its own.
 //
-// One goroutine fetches results and routes them by run; one watches heartbeats, one control messages, one checks for
+// One goroutine fetches results and routes them by run; one receives heartbeats, one control messages, one checks for
 // lost data. Each of them runs only while a run needs it. Calls, tasks, claims, permits and blobs belong to a single
 // run each, and go directly to the transport. The package makes no decisions about runs, and uses no store.
 package hub
@@ -32,13 +32,13 @@ type Hub struct {
 	transport   wire.Transport
 	coordinator string
 
-	waiters  waiters
-	workers  feed[wire.Heartbeat]
-	controls feed[wire.Control]
-	results  results
-	probes   probes
-	abandoned  abandonedPermits
-	drained  *drained
+	waiters   waiters
+	workers   feed[wire.Heartbeat]
+	controls  feed[wire.Control]
+	results   results
+	probes    probes
+	abandoned abandonedPermits
+	drained   *drained
 }
 
 // New returns the hub of a coordinator. It takes over the transport: nobody else may fetch the coordinator's results,
@@ -52,9 +52,9 @@ func within(budget *wire.MemoryBudget, d *drained, t wire.Transport, coordinator
 	h := &Hub{DirectTasks: t, Claims: t, Blobs: t, Keys: t, Budget: budget, transport: t, coordinator: coordinator,
 		drained: d}
 	h.workers.source = func(ctx context.Context, fn func(wire.Heartbeat)) error {
-		return t.WatchWorkers(ctx, func(beat wire.Heartbeat) { fn(d.seen(beat)) })
+		return t.SubscribeHeartbeats(ctx, func(beat wire.Heartbeat) { fn(d.seen(beat)) })
 	}
-	h.controls.source = func(ctx context.Context, fn func(wire.Control)) error { return t.WatchControl(ctx, "", fn) }
+	h.controls.source = func(ctx context.Context, fn func(wire.Control)) error { return t.SubscribeControl(ctx, "", fn) }
 	h.results.init(func(ctx context.Context, n int) ([]wire.Delivery, error) {
 		return t.FetchResults(ctx,
 			coordinator, n)
@@ -78,15 +78,15 @@ func (h *Hub) Coordinator() string { return h.coordinator }
 // Close closes the transport. All runs must have ended.
 func (h *Hub) Close() error { return h.transport.Close() }
 
-// WatchWorkers calls fn for every heartbeat until ctx ends, which is no error; fn must not block, nor call the hub. The
-// workers of drained pools seem to be draining. See wire.Presence.
-func (h *Hub) WatchWorkers(ctx context.Context, fn func(wire.Heartbeat)) error {
+// SubscribeHeartbeats calls fn for every heartbeat until ctx ends, which is no error; fn must not block, nor call the
+// hub. The workers of drained pools seem to be draining. See wire.Presence.
+func (h *Hub) SubscribeHeartbeats(ctx context.Context, fn func(wire.Heartbeat)) error {
 	return h.workers.listen(ctx, fn)
 }
 
-// WatchControl calls fn for every control message to all pools until ctx ends, which is no error; fn must not block,
-// nor call the hub.
-func (h *Hub) WatchControl(ctx context.Context, fn func(wire.Control)) error {
+// SubscribeControl calls fn for every control message to all pools until ctx ends, which is no error; fn must not
+// block, nor call the hub.
+func (h *Hub) SubscribeControl(ctx context.Context, fn func(wire.Control)) error {
 	return h.controls.listen(ctx, fn)
 }
 

@@ -106,8 +106,8 @@ func TestAListenerThatPanicsEndsAloneWithItsTrace(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		heard := 0
 		good, bad := make(chan error, 1), make(chan error, 1)
-		go func() { good <- h.WatchWorkers(ctx, func(wire.Heartbeat) { heard++ }) }()
-		go func() { bad <- h.WatchWorkers(ctx, func(wire.Heartbeat) { panic("planted") }) }()
+		go func() { good <- h.SubscribeHeartbeats(ctx, func(wire.Heartbeat) { heard++ }) }()
+		go func() { bad <- h.SubscribeHeartbeats(ctx, func(wire.Heartbeat) { panic("planted") }) }()
 		synctest.Wait()
 		for range 3 {
 			if err := worker.Beat(t.Context(), wire.Heartbeat{Worker: "w", Pools: []string{"eu"},

@@ -324,12 +324,12 @@ func failed(err error) diag.List {
 func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applying.Applier, e *envelope, run string,
 	diags diag.List, ended func(outcome string)) (*Applied, diag.List) {
 	ctx = s.Stop.running(ctx)
-	release := s.watch(r)
+	release := s.forwardStop(r)
 	defer release()
 	sharing, stop := context.WithCancel(ctx)
 	var group errgroup.Group
 	group.Go(func() error {
-		return bug.Catch(func() error { return e.keepSharing(sharing, s.Hub.WatchWorkers) })
+		return bug.Catch(func() error { return e.keepSharing(sharing, s.Hub.SubscribeHeartbeats) })
 	})
 	if s.Events != nil {
 		group.Go(func() error {

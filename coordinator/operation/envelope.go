@@ -214,11 +214,11 @@ func (e *envelope) Unwrap(ctx context.Context, ref wire.TaskRef, data []byte, he
 
 // keepSharing shares keys with workers as they appear, until ctx ends. Heartbeats only queue the requests, and the keys
 // of the pools are shared in turn, so that no pool delays the others.
-func (e *envelope) keepSharing(ctx context.Context, watch func(context.Context, func(wire.Heartbeat)) error) error {
+func (e *envelope) keepSharing(ctx context.Context, subscribe func(context.Context, func(wire.Heartbeat)) error) error {
 	wake := make(chan struct{}, 1)
 	var group errgroup.Group
 	group.Go(func() error {
-		return watch(ctx, func(h wire.Heartbeat) {
+		return subscribe(ctx, func(h wire.Heartbeat) {
 			if e.want(h) {
 				select {
 				case wake <- struct{}{}:

@@ -79,7 +79,7 @@ func (e *Environment) begin(ctx context.Context, s *Session) {
 	e.end = end
 	e.sharing.Go(func() {
 		// A worker without the key reports that with each of its tasks.
-		_ = bug.Catch(func() error { return e.keys.keepSharing(sharing, e.transport.WatchWorkers) })
+		_ = bug.Catch(func() error { return e.keys.keepSharing(sharing, e.transport.SubscribeHeartbeats) })
 	})
 }
 

@@ -125,7 +125,7 @@ func (s *Session) run(ctx context.Context, kind string, p program.Program) (coor
 			nil)
 	}
 	r := coordinator.New(o)
-	release := s.watch(r)
+	release := s.forwardStop(r)
 	defer release()
 	outcome, err := r.Run(s.Stop.running(ctx))
 	ended(outcome.Status)

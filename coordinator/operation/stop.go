@@ -99,9 +99,9 @@ func caught(diags *diag.List) {
 	}
 }
 
-// watch passes the session's Stop to a run until release is called. If the stop was requested before, the run starts
-// nothing.
-func (s *Session) watch(r *coordinator.Runner) (release func()) {
+// forwardStop passes the session's Stop to a run until release is called. If the stop was requested before, the run
+// starts nothing.
+func (s *Session) forwardStop(r *coordinator.Runner) (release func()) {
 	forget := func() bool { return true }
 	interrupt := func() {
 		if errors.Is(context.Cause(s.Stop.stopping()), ErrSuspended) {

@@ -411,8 +411,8 @@ func (c *conn) Workers(ctx context.Context) (list []wire.Worker, err error) {
 	return list, err
 }
 
-// WatchWorkers implements wire.Presence.
-func (c *conn) WatchWorkers(ctx context.Context, fn func(wire.Heartbeat)) error {
+// SubscribeHeartbeats implements wire.Presence.
+func (c *conn) SubscribeHeartbeats(ctx context.Context, fn func(wire.Heartbeat)) error {
 	return c.watch(ctx, false, func(m any) { fn(m.(wire.Heartbeat)) })
 }
 
@@ -421,8 +421,8 @@ func (c *conn) Control(ctx context.Context, _ string, m wire.Control) error {
 	return c.request(ctx, "Control", m.Kind, func() error { c.n.tell(true, m); return nil })
 }
 
-// WatchControl implements wire.Presence.
-func (c *conn) WatchControl(ctx context.Context, _ string, fn func(wire.Control)) error {
+// SubscribeControl implements wire.Presence.
+func (c *conn) SubscribeControl(ctx context.Context, _ string, fn func(wire.Control)) error {
 	return c.watch(ctx, true, func(m any) { fn(m.(wire.Control)) })
 }
 

@@ -18,16 +18,16 @@ import (
 // time, and makes them anew. What is not acknowledged is then delivered again, in its order: first what was fetched
 // already, since that is the oldest. A message that is delivered twice is harmless; see docs/format/wire.md.
 
-// watchEvery is the interval at which a consumer in use is looked at.
-const watchEvery = 10 * time.Second
+// checkEvery is the interval at which a consumer in use is looked at.
+const checkEvery = 10 * time.Second
 
-// watched opens a consumer, and makes it anew if that is needed. It asks the server at most every watchEvery.
-func (c *Conn) watched(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) error {
+// checkConsumer opens a consumer, and makes it anew if that is needed. It asks the server at most every watchEvery.
+func (c *Conn) checkConsumer(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) error {
 	consumer, err := c.topology.consumer(ctx, stream, cfg)
 	if err != nil {
 		return err
 	}
-	if !c.topology.due(stream+"/"+cfg.Durable, time.Now(), watchEvery) {
+	if !c.topology.due(stream+"/"+cfg.Durable, time.Now(), checkEvery) {
 		return nil
 	}
 	ctx, cancel := c.bounded(ctx)
@@ -94,11 +94,11 @@ func (s *semaphore) declare(l wire.Limit) {
 	s.sizes[l.Name] = l.Slots
 }
 
-// watch looks at the consumer of a limit that this connection has declared.
-func (s *semaphore) watch(ctx context.Context, name string) error {
+// checkConsumer looks at the consumer of a limit that this connection has declared.
+func (s *semaphore) checkConsumer(ctx context.Context, name string) error {
 	l, ok := s.declared(name)
 	if !ok || !s.c.opts.Provision {
 		return nil
 	}
-	return s.c.watched(ctx, admitStream, limitConsumer(l, s.wait))
+	return s.c.checkConsumer(ctx, admitStream, limitConsumer(l, s.wait))
 }

@@ -32,7 +32,7 @@ const (
 // of its results if they do not exist, so that workers need no permission for that.
 func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	if c.opts.Provision {
-		if err := c.watched(ctx, tasksStream, poolConsumer(ref.Pool, c.opts.ackWait(taskAckWait))); err != nil {
+		if err := c.checkConsumer(ctx, tasksStream, poolConsumer(ref.Pool, c.opts.ackWait(taskAckWait))); err != nil {
 			return err
 		}
 		if err := c.preparePool(ctx, ref.Pool); err != nil {
@@ -88,7 +88,7 @@ func (c *Conn) fetch(ctx context.Context, stream string, cfg jetstream.ConsumerC
 	}
 	for {
 		if c.opts.Provision {
-			if err := c.watched(ctx, stream, cfg); err != nil && !temporary(err) {
+			if err := c.checkConsumer(ctx, stream, cfg); err != nil && !temporary(err) {
 				return nil, err
 			}
 		}

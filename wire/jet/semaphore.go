@@ -23,10 +23,10 @@ import (
 //     server may hand the message to anybody else. After that it counts for nothing.
 //   - An extension counts when it is confirmed while the delivery is trusted.
 type semaphore struct {
-	c      *Conn
-	wait   time.Duration // the ack wait
+	c         *Conn
+	wait      time.Duration // the ack wait
 	abandoned wire.AbandonedFunc
-	boot   lazy[struct{}]
+	boot      lazy[struct{}]
 
 	mu     sync.Mutex // guards what follows
 	limits map[string]*limitUse
@@ -194,7 +194,7 @@ func (l *limitUse) await(ctx context.Context, q *request) error {
 		if done, err := l.granting(ctx, q, l.s.wait); done || err != nil {
 			return err
 		}
-		if err := l.s.watch(ctx, l.name); err != nil && ctx.Err() == nil && !temporary(err) {
+		if err := l.s.checkConsumer(ctx, l.name); err != nil && ctx.Err() == nil && !temporary(err) {
 			return err
 		}
 		if _, err := l.s.c.limit(ctx, l.name); errors.Is(err, wire.ErrNotFound) {

@@ -176,7 +176,7 @@ func TestAWorkerFindsOutWhatItIsNotPermitted(t *testing.T) {
 	if err := worker.Serve(t.Context(), "us", 1, nil); !errors.Is(err, wire.ErrDenied) {
 		t.Errorf("serving another pool: %v", err)
 	}
-	if err := worker.WatchControl(t.Context(), "us", nil); !errors.Is(err, wire.ErrDenied) {
+	if err := worker.SubscribeControl(t.Context(), "us", nil); !errors.Is(err, wire.ErrDenied) {
 		t.Errorf("watching another pool: %v", err)
 	}
 }

@@ -64,12 +64,12 @@ type System struct {
 	keys           map[string][]byte
 	limits         map[string]*limit
 
-	conns    map[*Conn]bool
-	servers  []*serving
-	turn     int
-	takers   []*receiver
-	watchers []*watcher
-	workers  map[string]seen
+	conns       map[*Conn]bool
+	servers     []*serving
+	turn        int
+	takers      []*receiver
+	subscribers []*subscriber
+	workers     map[string]seen
 }
 
 // New returns an empty system.
@@ -92,11 +92,11 @@ type Conn struct {
 	done  chan struct{} // closed by Close
 
 	// Guarded by s.mu.
-	closed bool
-	since  time.Time // when the connection was made or healed
-	cutAt  time.Time // zero if it is connected
+	closed    bool
+	since     time.Time // when the connection was made or healed
+	cutAt     time.Time // zero if it is connected
 	abandoned wire.AbandonedFunc
-	asked  time.Time // when workers were asked to announce themselves, zero if they were not
+	asked     time.Time // when workers were asked to announce themselves, zero if they were not
 }
 
 var _ wire.Transport = (*Conn)(nil)

@@ -39,15 +39,15 @@ func (s *Set) Statuses(tally func() map[record.RunStatus]int) (changed func(reco
 	return func(status record.RunStatus) { became.WithLabelValues(string(status)).Inc() }
 }
 
-// Watching is the reading in the background that detects drift.
-type Watching struct {
+// DriftTally is the reading in the background that detects drift.
+type DriftTally struct {
 	Workspaces, Objects, Drifted, Failing int
 	// Oldest is the time since the read of the object that was read least recently.
 	Oldest time.Duration
 }
 
-// Watching registers the metrics of drift detection, read at each scrape. Values that cannot be read are left out.
-func (s *Set) Watching(tally func() (Watching, error)) {
+// Drift registers the metrics of drift detection, read at each scrape. Values that cannot be read are left out.
+func (s *Set) Drift(tally func() (DriftTally, error)) {
 	spaces := desc("drift_workspaces", "Workspaces that are watched for drift.")
 	objects := desc("drift_objects", "Objects that are watched for drift.")
 	drifted := desc("drift_objects_drifted", "Objects that are known not to be as the state has them.")
