@@ -122,7 +122,7 @@ func (m *mirror) order(v int32, c *plan.Change) {
 	r := c.Addr.Config()
 	first := m.first[c]
 	if making, ok := b.makes[c.Addr]; ok && first && c.Deposed != state.CurrentObject {
-		b.edge(making, v) // what it was deposed for may still fail, and leave it the best there is
+		b.edge(making, v) // its replacement may still fail; then the deposed object is the best there is
 	}
 	m.provider(v, c)
 	node, hasBlock := b.s.ResourceVertex(r)
@@ -143,8 +143,8 @@ func (m *mirror) order(v int32, c *plan.Change) {
 	}
 }
 
-// before makes what depends on a resource wait for the ending v of one of its objects. In a destroy that is only the
-// closing of ephemeral objects: the configurations of providers use the values from before.
+// before makes the dependents of a resource wait for the ending v of one of its objects. In a destroy, only the closing
+// of ephemeral objects waits, because the configurations of providers use the values from before.
 func (m *mirror) before(v int32, done int) {
 	b := m.b
 	if b.p.Mode != plan.Destroy {

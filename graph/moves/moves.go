@@ -145,7 +145,7 @@ type work struct {
 	blocked map[addr.Instance]addr.Instance // from, to
 }
 
-// rename renames the recorded dependencies on what has moved: they determine in which order objects end.
+// rename renames the recorded dependencies on objects that have moved: they determine the order in which objects end.
 func (w *work) rename() {
 	moves := make(map[addr.Instance]addr.Instance, len(w.result.Previous))
 	for to, from := range w.result.Previous {

@@ -23,7 +23,7 @@ const (
 	RefreshOnly
 )
 
-// Action is what a change does to one object.
+// Action is the effect of a change on one object.
 type Action string
 
 // The actions. The compound ones are replacements; the JSON form has them as two actions.
@@ -128,7 +128,7 @@ type OutputChange struct {
 	Name            string
 	Action          Action // no-op, create, update, delete
 	Before, After   cty.Value
-	Sensitive       bool // after; BeforeSensitive for what was
+	Sensitive       bool // the new value; BeforeSensitive is about the old one
 	BeforeSensitive bool
 }
 

@@ -41,7 +41,7 @@ var (
 	formatKey = []byte("format")
 )
 
-// Conditions that callers handle; the errors around them say what to do.
+// Conditions that callers handle; the errors that wrap them tell users how to proceed.
 var (
 	// ErrDamaged means that the file is corrupt.
 	ErrDamaged = errors.New("the state store is damaged")

@@ -24,8 +24,8 @@ func (s *Store) write(ctx context.Context, op func(*bbolt.Tx) error) error {
 }
 
 // later adds an operation to the next transaction, or to the last one before the store closes, and does not wait for
-// it. Its error is lost, and so is the operation if the process is killed before. It saves the two syncs of a
-// transaction of its own, for what may be lost.
+// it. Its error is lost, and so is the operation if the process is killed before. It is for data that may be lost, and
+// saves the two syncs of a transaction of its own.
 func (s *Store) later(ctx context.Context, op func(*bbolt.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -117,7 +117,7 @@ type Request struct {
 	ID string `json:"id"`
 	// Run is the run of the request; empty before it has begun.
 	Run string `json:"run,omitempty"`
-	// Who is the requester, and Operation the operation.
+	// Who is the user who made the request, and Operation the operation that needs it.
 	Who       string    `json:"who,omitempty"`
 	Operation string    `json:"operation,omitempty"`
 	At        time.Time `json:"at"`
