@@ -33,9 +33,9 @@ type runningCheck struct {
 // errReleased is the cause that ends checks that are no longer needed.
 var errReleased = errors.New("the lock is not watched any more")
 
-// Start checks the lock of a workspace that was just taken, until Stop or Close, and returns it. held reports
-// whether it is still held; an error means that this is unknown, and the lock is assumed to be held. The checking
-// outlives the context, of which it uses only the values.
+// Start checks the lock of a workspace that was just taken, until Stop or Close, and returns it. held reports whether
+// it is still held; an error means that this is unknown, and the lock is assumed to be held. The checks continue after
+// ctx has ended; they use only its values.
 func (w *LockChecks) Start(ctx context.Context, every time.Duration, workspace, id string,
 	held func(ctx context.Context) (bool, error),
 ) Lock {

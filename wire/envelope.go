@@ -78,10 +78,10 @@ func (p Packer) Pack(ctx context.Context, about string, data []byte) ([]byte, er
 	return p.Sealer.Seal(out, data, bound(out, about))
 }
 
-// Unpack returns the message in an envelope. It returns ErrNoKey for a sealed envelope without a Sealer,
-// ErrNotAuthentic if the envelope was modified or has another subject, ErrNotFound if its blob is gone, and a
-// *TooLargeError, before it reads that much, for more than MaxMessage bytes. It waits for memory for a large
-// message (Held). The message may share memory with packed.
+// Unpack returns the message in an envelope. The errors are ErrNoKey for a sealed envelope without a Sealer,
+// ErrNotAuthentic if the envelope was modified or has another subject, and ErrNotFound if its blob is gone. For more
+// than MaxMessage bytes it returns a *TooLargeError before it reads them. It waits for memory for a large message
+// (Held). The message may share memory with packed.
 func (p Packer) Unpack(ctx context.Context, about string, packed []byte) ([]byte, error) {
 	if len(packed) < 2 {
 		return nil, errEnvelope
@@ -115,7 +115,7 @@ func (p Packer) Unpack(ctx context.Context, about string, packed []byte) ([]byte
 	return p.expand(ctx, about, data)
 }
 
-// bound returns what the seal of an envelope covers besides the body.
+// bound returns the data that the seal of an envelope covers besides the body.
 func bound(head []byte, about string) []byte {
 	return append(bytes.Clone(head), about...)
 }

@@ -103,7 +103,7 @@ func (r *Reservation) take(ctx context.Context, bytes int64, more bool) error {
 // grow raises the reservation of the message to a number of bytes.
 //
 // While the message waits for its part of the whole budget it reserves nothing there, because messages of several pools
-// may wait for each other there: what is in memory then and not counted is one compressed message of each pool.
+// may wait for each other there. Meanwhile, one compressed message of each pool is in memory without being counted.
 func (r *Reservation) grow(ctx context.Context, bytes int64) error {
 	if r == nil {
 		return nil

@@ -358,7 +358,7 @@ type Result struct {
 	Answer *Answer `msgpack:"an,omitempty"`
 }
 
-// Answer is what is known of an object in a provider's answer that cannot be kept as it is.
+// Answer has the known part of a provider's answer that cannot be stored as it is.
 type Answer struct {
 	// Known is a JSON object with the attributes that could be read and may be shown.
 	Known []byte `msgpack:"k,omitempty"`

@@ -156,7 +156,7 @@ type Limit struct {
 	Slots int    `msgpack:"s"`
 }
 
-// Check returns what is wrong with a limit, for all who declare and resize limits.
+// Check returns the error in a limit, for declaring and resizing limits.
 func (l Limit) Check() error {
 	if l.Name == "" || l.Slots < 1 {
 		return fmt.Errorf("limit %q cannot have %d slots: it needs a name and at least one slot", l.Name, l.Slots)

@@ -19,9 +19,9 @@ import (
 // longer leaves the attempt alone: its coordinator may have revoked it.
 const trust = 5 * time.Second
 
-// attempt executes one delivered task of the safe lane, or finds out that it must not.
+// attempt executes one delivered task of the safe lane, or finds that it must not be executed.
 //
-// It returns the slot that it reserves for the next operation of the vertex; nil if there is none.
+// It returns the slot that is reserved for the next operation of the vertex; nil if there is none.
 //
 // The comment on each step says what survives a crash right after it; settleAll continues from there.
 func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) {
@@ -184,7 +184,7 @@ func (w *Worker) startIfSafe(ctx context.Context, a claimed, at time.Time, task 
 func (w *Worker) report(ctx context.Context, a claimed, mail messageCodec, result *wire.Result) {
 	failpoint.Hit(failpoint.Operated)
 	message, err := mail.seal(ctx, result)
-	if err != nil { // what was done is not known to anybody then, and must be said to be so
+	if err != nil { // nobody knows the outcome of the operation then, and the result must say so
 		reason := "The worker cannot send the result: " + err.Error()
 		w.Log.Error("sealing a result failed", "attempt", a.ref.Attempt, "error", err)
 		doubt := a.doubt(reason)
@@ -363,7 +363,7 @@ func (a claimed) doubt(reason string) *wire.Result {
 type messageCodec struct {
 	ref    wire.TaskRef
 	sealer *wire.Sealer
-	held   *wire.Reservation // what the task occupies until the attempt ends
+	held   *wire.Reservation // the memory that the task uses until the attempt ends
 	w      *Worker
 }
 

@@ -60,7 +60,7 @@ func TestAWorkerWhoseJournalFailsLeaves(t *testing.T) {
 	for at, want := range map[string]struct{ applied, results int }{
 		"intend": {0, 0},
 		"start":  {0, 0},
-		"end":    {1, 1}, // what is known is still told
+		"end":    {1, 1}, // the known result is still sent
 	} {
 		t.Run(at, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 // interval is the time between heartbeats.
 const interval = time.Second
 
-// sendHeartbeats sends a heartbeat every second, with what the worker holds, until ctx ends. A lost heartbeat is
+// sendHeartbeats sends a heartbeat every second, with the worker's attempts, until ctx ends. A lost heartbeat is
 // replaced by the next one.
 func (w *Worker) sendHeartbeats(ctx, taking context.Context) {
 	tick := time.NewTicker(interval)

@@ -51,9 +51,9 @@ func (w *Worker) settle(ctx context.Context, e journal.Entry) {
 	w.forget(e.Ref)
 }
 
-// spillKept returns the message of an entry to publish. The journal has it whole, and a stream takes no large one, so
-// that is moved to a blob. Only who has the run's key can do that; until somebody shares it with this process, which
-// the coordinator does when it resumes the run, the message is what it was.
+// spillKept returns the message of an entry in the form to publish. The journal has the whole message, and streams
+// accept no large ones, so a large message is moved to a blob. That needs the run's key. The coordinator shares the key
+// with this process when it resumes the run; until then, spillKept returns the message as it was.
 func (w *Worker) spillKept(ctx context.Context, e journal.Entry) []byte {
 	if len(e.Message) <= wire.SpillOver {
 		return e.Message

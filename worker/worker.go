@@ -108,7 +108,8 @@ type Keys interface {
 	Forget(run string)
 }
 
-// Journal is the worker's durable record. *journal.Journal is one; its documentation says what is durable when.
+// Journal is the worker's durable record. *journal.Journal implements it; its documentation states the durability of
+// each record.
 type Journal interface {
 	Pending() []journal.Entry
 	Intend(ref wire.TaskRef, nonce string, notStarted []byte) error

@@ -197,11 +197,11 @@ func (s *Store) Delete(ctx context.Context, workspace string) error {
 type Names struct {
 	// Object returns the name of a workspace's object.
 	Object func(workspace string) string
-	// Prefix and Suffix are what lists have around each workspace but the default one.
+	// Prefix and Suffix come before and after the name of each workspace, except the default one, in lists of objects.
 	Prefix, Suffix string
 }
 
-// Folders are names of which each workspace's, but the default one's, is in a folder of its own: PREFIX/WORKSPACE/KEY.
+// Folders are file names that each workspace has in a folder of its own, except the default one: PREFIX/WORKSPACE/KEY.
 func Folders(first, prefix, key string) Names {
 	n := Names{Prefix: prefix, Suffix: "/" + key, Object: func(workspace string) string {
 		if workspace == journal.DefaultWorkspace {

@@ -293,7 +293,7 @@ func refusal(ctx context.Context, own *sql.Conn, key int64) error {
 	}}
 }
 
-// holdingSession is the session that has a lock. What the user may not see is null.
+// holdingSession is the session that has a lock. Columns that the user may not see are null.
 type holdingSession struct {
 	pid           int // of the server process
 	user, address sql.NullString

@@ -16,8 +16,8 @@ var accessPoint = pattern.Lazy(`^arn:[\w-]+:s3:([a-z0-9-]+):(\d{12}):accesspoint
 // directory is the end of the names of directory buckets, whose requests need sessions.
 const directory = "--x-s3"
 
-// checkBucket returns what is wrong with the name of a bucket, or with the ARN of an access point in its place; empty
-// for nothing.
+// checkBucket returns the error in the name of a bucket, or in the ARN of an access point that replaces it; empty for
+// none.
 func checkBucket(bucket, region string, pathStyle bool) string {
 	found := accessPoint().FindStringSubmatch(bucket)
 	switch {

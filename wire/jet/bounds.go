@@ -99,10 +99,10 @@ func isCode(err error, code jetstream.ErrorCode) bool {
 	return errors.As(err, &apiErr) && apiErr.ErrorCode == code
 }
 
-// within calls make with the bound of a stream, or with its part of what the server can still reserve, where that is
-// less. A client is not told how much that is, so within looks for it with ever smaller bounds. One stream is made at a
-// time, because until its bound is lowered to its part it has all the storage; another process may do so too, and then
-// its time is awaited.
+// within calls make with the bound of a stream, or with its part of the storage that the server can still reserve, if
+// that is less. The server does not report that amount, so within tries ever smaller bounds. One stream is made at a
+// time, because until its bound is lowered to its part it has all the storage. If another process does the same, within
+// waits for its end.
 func (t *topology) within(ctx context.Context, stream string, replicas int, make func(bytes int64) error) error {
 	b := boundOf(stream)
 	if t.c.opts.inProcess != nil || b.bytes == 0 {
@@ -213,7 +213,7 @@ func full(info *jetstream.StreamInfo) string {
 	return fullText(info.Config.Name, fmt.Sprintf(" (%d of %d bytes)", info.State.Bytes, limit))
 }
 
-// fullText says that a stream is full, and what to do.
+// fullText says that a stream is full, with advice for the user.
 func fullText(stream, state string) string {
 	pool, kind := poolOf(stream)
 	name, err := wire.Untoken(pool)

@@ -11,12 +11,14 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// A durable consumer is made at its first use. Two things can happen to it while this connection uses it: somebody
-// deletes it, and then nothing that waits for its messages goes on; or the clock of its server is set back, and then
-// what a dead process has fetched comes again only when the clock has caught up, because the server compares the times
-// of deliveries with its wall clock. So a connection that may make consumers looks at those that it uses from time to
-// time, and makes them anew. What is not acknowledged is then delivered again, in its order: first what was fetched
-// already, since that is the oldest. A message that is delivered twice is harmless; see docs/format/wire.md.
+// A durable consumer is made at its first use. Two things can happen to it while this connection uses it. Somebody may
+// delete it; then the messages that it would have delivered do not arrive. Or the clock of its server may be set back.
+// The server compares the times of deliveries with its wall clock, so messages that a dead process has fetched are
+// delivered again only when the clock has caught up.
+//
+// So a connection that may make consumers checks those that it uses from time to time, and makes them anew.
+// Unacknowledged messages are then delivered again, in their order: first those that were fetched already, since they
+// are the oldest. A message that is delivered twice is harmless; see docs/format/wire.md.
 
 // checkEvery is the interval at which a consumer in use is looked at.
 const checkEvery = 10 * time.Second
@@ -43,7 +45,7 @@ func (c *Conn) checkConsumer(ctx context.Context, stream string, cfg jetstream.C
 		cfg.MaxAckPending = info.Config.MaxAckPending // as somebody may have set it since
 		return c.remake(ctx, stream, cfg)
 	case err != nil && temporary(problem(err)):
-		return nil // what follows will tell
+		return nil // the next request will show it
 	}
 	return problem(err)
 }

@@ -112,7 +112,7 @@ func (c *Conn) splitResults(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range names { // what workers of runs under way publish has a place again
+	for _, name := range names { // so that messages that workers of runs in progress publish are stored again
 		if pool, kind := poolOf(name); kind == registersOfPool {
 			if err := c.topology.ensure(ctx, resultsPrefix+pool); err != nil {
 				return err

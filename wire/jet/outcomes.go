@@ -179,7 +179,7 @@ func (r *reader) changed() {
 	r.wake = make(chan struct{})
 }
 
-// next returns what has arrived. The pools take turns.
+// next returns the results that have arrived. The pools take turns.
 func (o *outcomes) next(r *reader, n int) ([]wire.Delivery, <-chan struct{}, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -218,7 +218,8 @@ func (o *outcomes) pump(r *reader) {
 	}
 }
 
-// pull receives the results of one pool while somebody waits for results. What nobody has taken at the end is released.
+// pull receives the results of one pool while somebody waits for results. Results that nobody has taken at the end are
+// released.
 func (o *outcomes) pull(r *reader, pool string) {
 	cfg := resultConsumer(r.coordinator, o.c.opts.ackWait(resultAckWait))
 	cfg.FilterSubject = "result." + pool + "." + wire.Token(r.coordinator) + ".>"

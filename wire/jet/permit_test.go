@@ -26,8 +26,8 @@ func must[T any](v T, err error) func(t *testing.T) T {
 	}
 }
 
-// two returns two connections, those of alice and bob. That of alice, who holds the only permit, is over a link that
-// can fail.
+// two returns two connections, those of alice and bob. Alice holds the only permit, and her connection is over a link
+// that can fail.
 func two(t *testing.T) (alice *jet.Conn, link *jet.Link, held wire.Permit, bob *jet.Conn) {
 	t.Helper()
 	ctx := t.Context()

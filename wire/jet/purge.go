@@ -202,8 +202,8 @@ func (c *Conn) emptyPool(ctx context.Context, stream, pool string, grace time.Du
 		if now.Sub(mark.Time) < grace {
 			return nil
 		}
-		// What the end of the run could not remove goes, too. The mark goes last, so that a crash in between leaves the rest
-		// to the next one.
+		// This also removes messages that the end of the run could not remove. The mark is removed last, so that a crash in
+		// between leaves the rest to the next purge.
 		token := strings.TrimPrefix(mark.Subject, done)
 		for of, subject := range map[string]string{keysPrefix: "key." + pool + "." + token + ".*",
 			resultsPrefix: "result." + pool + ".*." + token + ".*"} {

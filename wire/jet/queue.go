@@ -294,9 +294,9 @@ func (c *Conn) HighWater(ctx context.Context, pools []string) (wire.HighWater, e
 // replicaSilence is how long the leader of a stream may have heard nothing from a replica that counts.
 const replicaSilence = 2 * time.Second
 
-// authoritative returns wire.ErrUnanswered for the answer of a server that cannot know what a replicated stream holds:
-// one that knows no leader, or does not lead, or does not hear from a majority of the servers. A server that is cut off
-// from its cluster still answers, and takes itself for the leader for up to 17 seconds.
+// authoritative returns wire.ErrUnanswered if the answering server cannot know the content of a replicated stream: if
+// it knows no leader, or is not the leader, or does not hear from a majority of the servers. A server that is cut off
+// from its cluster still answers, and considers itself the leader for up to 17 seconds.
 func authoritative(info *jetstream.StreamInfo) error {
 	cluster := info.Cluster
 	if cluster == nil || info.Config.Replicas < 2 {
@@ -321,7 +321,7 @@ func authoritative(info *jetstream.StreamInfo) error {
 	return nil
 }
 
-// bucketInfo returns what the server says of a bucket's stream; nil if nobody has made it.
+// bucketInfo returns the server's information about a bucket's stream; nil if nobody has made it.
 func (c *Conn) bucketInfo(ctx context.Context, b bucket) (*jetstream.StreamInfo, error) {
 	s, err := c.existing(ctx, b.stream())
 	if s == nil || err != nil {

@@ -109,7 +109,7 @@ func (e *Embedded) reopen() error {
 		old.WaitForShutdown()
 	}
 	select {
-	case <-e.broken: // what the old one said last
+	case <-e.broken: // the last answer of the old server
 	default:
 	}
 	ns, err := startServer(e.dir, e.log, e.failed)

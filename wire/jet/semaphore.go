@@ -17,8 +17,9 @@ import (
 // semaphore has this connection's requests for permits of all limits. A connection acts for one coordinator, which all
 // its requests must name, because a permit that was delivered elsewhere is offered to the coordinator by name.
 //
-// Admission messages are handed to whichever coordinator pulls. What is not its own, it offers to the owner; what has
-// no owner, it asks the AbandonedFunc about. docs/adr has why this never frees a slot too early:
+// Admission messages are delivered to any coordinator that pulls. It offers messages of other coordinators to their
+// owners; for a message whose owner is gone, it calls the AbandonedFunc. docs/adr has why this never frees a slot too
+// early:
 //   - A delivery is trusted for the ack wait, counted from the moment at which this process asked for it, so before the
 //     server may hand the message to anybody else. After that it counts for nothing.
 //   - An extension counts when it is confirmed while the delivery is trusted.

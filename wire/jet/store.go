@@ -71,7 +71,7 @@ func reachedBound(err error) bool {
 		strings.Contains(apiErr.Description, tooManyMessages))
 }
 
-// tooFull tells a publisher which stream is full, and what to do.
+// tooFull tells a publisher which stream is full, with advice for the user.
 func tooFull(err error, subject string) error {
 	t := strings.SplitN(subject, ".", 3)
 	stream := map[string]string{"task": tasksStream, "admit": admitStream, "claim": claimsPrefix, "done": claimsPrefix,

@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// limit is a queue of requests, of which the first ones, up to the number of slots, are held.
+// limit is a queue of requests. The first ones, up to the number of slots, are held.
 type limit struct {
 	slots    int
 	requests []*request

@@ -166,7 +166,7 @@ func (i instance) carryOut(ctx context.Context, s step) (Applied, diag.List) {
 		return Applied{Result: i.result(i.absent())}, diags
 	}
 	now := object{value: value, private: resp.Private, identity: identity}
-	// It is unknown whether a failed creation left a complete object; the object shows what a failed update did.
+	// It is unknown whether a failed creation left a complete object; the object shows the effects of a failed update.
 	now.tainted = s.action == plan.Create && diags.HasErrors()
 	return Applied{Result: i.result(now)}, diags
 }

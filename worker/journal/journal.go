@@ -84,8 +84,8 @@ type Entry struct {
 	Ref   wire.TaskRef `msgpack:"r"`
 	Nonce string       `msgpack:"n"`
 	Phase Phase        `msgpack:"p"`
-	// Message is what to publish if this is the last entry: that the attempt was not started, that it is in doubt,
-	// or its result.
+	// Message is published if this is the last entry: it says that the attempt was not started, or that it is in doubt, or
+	// it is the result.
 	Message []byte `msgpack:"m,omitempty"`
 }
 

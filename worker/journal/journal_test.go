@@ -259,7 +259,7 @@ func TestAFullDiskLeavesTheJournalAsItIs(t *testing.T) {
 	before := len(j.Pending())
 	must(t, volume.Free())
 	must(t, j.CheckSpace())
-	must(t, j.Start(ref(0), []byte("doubt"))) // shorter than what could not be written
+	must(t, j.Start(ref(0), []byte("doubt"))) // shorter than the entry that could not be written
 	got := reopened(t, j, dir)
 	if len(got) != before || got[0].Phase != Started {
 		t.Errorf("found %d entries, want %d; the first is %v", len(got), before, got[0].Phase)
