@@ -32,9 +32,9 @@ type Config struct {
 	// Methods are the places to look for providers in, in order; nil if no file contains any, so that the implied
 	// ones are used.
 	Methods []Method
-	// Unclear are the errors because of which it is unknown where providers may come from: a file that cannot be
-	// read, or a mistake in a provider_installation block. If there are any, nothing is installed from Methods or
-	// the implied places, because the user may have meant to forbid them.
+	// Unclear are the errors that leave it unknown where providers may come from: a file that cannot be read, or a mistake
+	// in a provider_installation block. If there are any, nothing is installed from Methods or from the implied sources,
+	// because the user may have meant to forbid these.
 	Unclear diag.List
 	// DevOverrides are directories that replace installed packages.
 	DevOverrides map[addr.Provider]string
@@ -269,10 +269,9 @@ func (p userDirs) helper(name string) string {
 	return ""
 }
 
-// MethodsOrImplied returns where to look for providers. If nothing is configured, these are OpenTofu's implied
-// places: local directories, then the provider's registry for providers that none of them has. The directory
-// terraform.d/plugins is relative to the configuration. held returns the providers of which a directory has
-// packages.
+// MethodsOrImplied returns the sources of providers. If none are configured, these are OpenTofu's implied sources:
+// local directories, then the provider's registry for providers that none of them has. The directory
+// terraform.d/plugins is relative to the configuration. held returns the providers that have packages in a directory.
 func (c *Config) MethodsOrImplied(env environ.Variables, held func(dir string) []addr.Provider) []Method {
 	if c.Methods != nil {
 		return c.Methods

@@ -50,7 +50,7 @@ func (s *Services) Stored(host string) (Storage, error) {
 	}
 }
 
-// Keep stores a token for a host: in the credentials helper, or in the user's file.
+// Store stores a token for a host: in the credentials helper, or in the user's file.
 func (s *Services) Store(ctx context.Context, host, token string) error {
 	return s.change(ctx, host, "store", map[string]any{"token": token})
 }

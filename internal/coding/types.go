@@ -42,8 +42,8 @@ func typeOf(text []byte) (cty.Type, bool) {
 	return r.Type, ok
 }
 
-// described returns the JSON of a type, and an equal type of which the layouts are remembered. The text is empty for
-// types that are left to cty.
+// described returns the JSON of a type, and an equal type whose layouts are cached. The text is empty for types that
+// cty has to encode.
 func described(ty cty.Type) (text string, same cty.Type) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)

@@ -11,11 +11,11 @@ import (
 type Move struct {
 	Module   Module
 	From, To *MoveEndpoint
-	// scope says what is renamed.
+	// scope is the kind of objects that the move renames.
 	scope moveScope
 }
 
-// moveScope is what a move renames.
+// moveScope is a kind of objects that a move renames.
 type moveScope byte
 
 const (
@@ -198,7 +198,7 @@ func (m Move) SelectsResource(e *MoveEndpoint, r AbsResource) bool {
 	return !m.IsModule() && e.Resource == r.Resource && m.SelectsModule(e, r.Module)
 }
 
-// ChainsFrom reports whether m can move on what prev has moved: m's From can match prev's To.
+// ChainsFrom reports whether m can move an object that prev has moved: m's From can match prev's To.
 func (m Move) ChainsFrom(prev Move) bool { return sameThing(m, m.From, prev, prev.To) }
 
 // sameThing reports whether two endpoints can match the same object at the same level.
@@ -216,10 +216,10 @@ func sameThing(am Move, a *MoveEndpoint, bm Move, b *MoveEndpoint) bool {
 	}
 }
 
-// DependsOn reports whether other must be executed before m: because m moves on what other moves, or because an
-// endpoint of one is inside an endpoint of the other. A move of an inner object comes before the move of the object
-// that contains it, because afterwards nothing is at its From; a move into an object comes after the move that
-// brings that object there. Both together make a cycle.
+// DependsOn reports whether other must be executed before m: because m moves an object that other has moved, or because
+// an endpoint of one is inside an endpoint of the other. A move of an inner object comes before the move of the object
+// that contains it, because afterwards nothing is at its From; a move into an object comes after the move that brings
+// that object there. Both together make a cycle.
 func (m Move) DependsOn(other Move) bool {
 	if m.ChainsFrom(other) {
 		return true

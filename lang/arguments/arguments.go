@@ -37,7 +37,7 @@ type Spec struct {
 	Env map[string][]string
 	// Defaults are the values of arguments that neither the configuration nor the environment sets.
 	Defaults map[string]cty.Value
-	// Conflicts are pairs of arguments of which a configuration may set at most one.
+	// Conflicts are pairs of arguments. A configuration may set at most one argument of each pair.
 	Conflicts [][2]string
 }
 

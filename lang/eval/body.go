@@ -275,7 +275,7 @@ func (g *groupLayout) add(b blockLayout, s referenceRange) {
 	g.blocks = append(g.blocks, b)
 }
 
-// settle determines what is shared between instances.
+// settle determines the values that all instances share.
 func (l *layout) settle(p *program) {
 	l.shared = l.referenceRange.same(p)
 	for i := range l.attrs {
