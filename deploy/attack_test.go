@@ -64,8 +64,8 @@ func TestWhoOwnsAPoolReadsNoClaimAndNoKeyOfAnother(t *testing.T) {
 	}
 }
 
-// A heartbeat was believed whatever its subject: one of the pool eu could name a worker of us, end it, or have the keys
-// of all runs encrypted for itself; and with six large ones the coordinator used 534 MB.
+// The subject of a heartbeat was not checked: one of the pool eu could name a worker of us, end it, or have the keys of
+// all runs encrypted for itself; and with six large ones the coordinator used 534 MB.
 func TestWhoOwnsAPoolSpeaksForNoWorkerOfAnother(t *testing.T) {
 	g := start(t)
 	ctx, raw, us := t.Context(), g.raw("worker-eu"), g.connect("worker-us")

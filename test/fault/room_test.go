@@ -50,7 +50,8 @@ func streams(s *site.Site, server *nats.Server) *disk.Volume {
 type full struct {
 	*trial
 	disk *disk.Volume
-	// again does what a user has to do, in addition to freeing space, before a run can continue; nil if that is nothing.
+	// again returns the actions of a user, in addition to freeing space, that a run needs before it can continue; nil for
+	// none.
 	again func()
 }
 

@@ -257,7 +257,7 @@ func (c *conn) GetKey(ctx context.Context, pool, run, recipient string) (sealed 
 	return sealed, err
 }
 
-// seen is what the listeners know about a worker.
+// seen is the listeners' knowledge of a worker.
 type seen struct {
 	wire.Heartbeat
 	at time.Time

@@ -303,7 +303,7 @@ func expressions(t *testing.T) map[string]string {
 	return out
 }
 
-// What a program no longer exports a dashboard shows as nothing, and an alert never says.
+// A metric that a program no longer exports is an empty graph in a dashboard, and an alert that never fires.
 func TestTheDashboardAndTheAlertsNameWhatThereIs(t *testing.T) {
 	families := scrape(t, whole())
 	labels := map[string]map[string]bool{}
