@@ -65,7 +65,8 @@ func add[K comparable](to map[K]pools, key K, pool string) {
 }
 
 // objectPools returns the pools of the objects of the session's configuration and of a state; prior may be nil.
-func (s *Session) objectPools(ctx context.Context, prior *state.State) (*poolsOfObjects, func(pool string) bool, error) {
+func (s *Session) objectPools(ctx context.Context, prior *state.State) (*poolsOfObjects, func(pool string) bool,
+	error) {
 	live, err := s.livePools(ctx)
 	if err != nil {
 		return nil, nil, err
