@@ -50,7 +50,7 @@ func TestAWorkerLeavesAMessageStoreThatTakesNothingAndItsJournalHasTheResult(t *
 		if err := <-b.done; err != nil {
 			t.Error(err)
 		}
-		if held := b.opts.Journal.Pending(); len(held) != 1 || held[0].Phase != journal.Ended {
+		if held := b.opts.Journal.Pending(); len(held) != 1 || held[0].Status != journal.Ended {
 			t.Errorf("the journal has the entries %v", held)
 		}
 	})

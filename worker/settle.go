@@ -13,7 +13,7 @@ import (
 func (w *Worker) settleAll(working context.Context) {
 	for _, e := range w.Journal.Pending() {
 		w.ops.hold(e.Ref.Attempt)
-		if e.Phase != journal.Intended {
+		if e.Status != journal.Intended {
 			w.ops.claim(e.Ref.Attempt)
 		}
 		w.held.Go(func() {
@@ -24,8 +24,8 @@ func (w *Worker) settleAll(working context.Context) {
 }
 
 func (w *Worker) settle(ctx context.Context, e journal.Entry) {
-	w.Log.Info("found an attempt in the journal", "attempt", e.Ref.Attempt, "phase", e.Phase.String())
-	if e.Phase == journal.Intended {
+	w.Log.Info("found an attempt in the journal", "attempt", e.Ref.Attempt, "phase", e.Status.String())
+	if e.Status == journal.Intended {
 		// The register says whether the claim was won. If it is empty, the task is still in the queue.
 		ours, err := w.isOurs(ctx, e.Ref, e.Nonce)
 		if err != nil {
@@ -39,7 +39,7 @@ func (w *Worker) settle(ctx context.Context, e journal.Entry) {
 	if !w.publish(ctx, e.Ref, func(ctx context.Context) ([]byte, error) { return w.spillKept(ctx, e), nil }) {
 		return
 	}
-	if e.Phase == journal.Started {
+	if e.Status == journal.Started {
 		// Doubt is a final state: the journal's table has no transition from started to done.
 		if err := w.Journal.End(e.Ref, e.Message); errors.Is(err, journal.ErrFull) {
 			return // it is published once more at the next start
