@@ -207,7 +207,7 @@ func (x *executor) prepare(a loop.Prepare) {
 // resume there.
 func unfinished(address string) diag.List {
 	return diag.Errors("This operation cannot be resumed",
-		fmt.Sprintf("The run was interrupted between the two operations on %s, and this command cannot resume there. "+
+		fmt.Sprintf("The run was interrupted between the two operations on %s, and this command cannot resume it there. "+
 			"The state has the result of the first one; the next plan shows what is left to do.",
 			address), nil).WithAddress(address)
 }

@@ -308,7 +308,7 @@ func whatFrees(w io.Writer, limits []wire.LimitStatus) error {
 	}
 	text := ""
 	if found[wire.Mute] {
-		text += "\nA process that does not answer may be stopped. Let it go on, or end it and resume its run.\n"
+		text += "\nA process that does not answer may be stopped. Let it continue, or end it and resume its run.\n"
 	}
 	if found[wire.Gone] {
 		text += "\nThe permits of a process that has ended are held as long as what it began may be running. They are free " +

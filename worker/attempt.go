@@ -157,7 +157,7 @@ func (w *Worker) writeTombstone(ctx context.Context, d wire.Delivery) {
 		return
 	}
 	if got.Nonce == tomb.Nonce {
-		w.Log.Error("a task was given up: its run is over, or its coordinator is gone", "run", ref.Run, "attempt",
+		w.Log.Error("a task was discarded: its run is over, or its coordinator is gone", "run", ref.Run, "attempt",
 			ref.Attempt, "reason", tomb.Reason)
 	}
 	w.acknowledge(ctx, d)

@@ -53,7 +53,7 @@ func (w *Worker) awaitSpace(ctx context.Context) bool {
 		switch {
 		case err == nil:
 			if w.trouble.set("") {
-				w.Log.Info("the disk of this worker has room again")
+				w.Log.Info("the disk of this worker has space again")
 				w.requestHeartbeat()
 			}
 		case !errors.Is(err, journal.ErrFull):

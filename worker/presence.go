@@ -90,7 +90,7 @@ func (w *Worker) warm(ctx context.Context, p wire.Provider) {
 	}
 	defer lease.Release()
 	if _, diags := lease.Provider().Schemas(ctx); diags.HasErrors() {
-		w.Log.Debug("a provider does not tell what it declares", "provider", p.Address, "error", diags.Err())
+		w.Log.Debug("a provider does not return its schema", "provider", p.Address, "error", diags.Err())
 	}
 }
 

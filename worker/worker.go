@@ -225,13 +225,13 @@ func (w *Worker) Run(taking, working context.Context) error {
 
 	var broken brokenError
 	if errors.As(context.Cause(taking), &broken) {
-		return fmt.Errorf("worker %s cannot go on: %w", w.ID, broken.err)
+		return fmt.Errorf("worker %s cannot continue: %w", w.ID, broken.err)
 	}
 	return nil
 }
 
 // fail makes the worker take nothing new because it can no longer keep its guarantees.
 func (w *Worker) fail(err error) {
-	w.Log.Error("the worker cannot go on", "error", err)
+	w.Log.Error("the worker cannot continue", "error", err)
 	w.giveUp(brokenError{err})
 }

@@ -126,7 +126,7 @@ func (b *store) acquire(ctx context.Context, workspace, id string) error {
 func (b *store) heldBy(ctx context.Context, workspace, session string) error {
 	holder, err := b.holder(ctx, workspace)
 	if err != nil {
-		return fmt.Errorf("the state is locked, and who holds the lock cannot be read: %w", err)
+		return fmt.Errorf("the state is locked, and the holder of the lock cannot be read: %w", err)
 	}
 	if holder == nil || session != "" && holder.ID != session { // left by a killed process
 		holder = &journal.LockInfo{ID: session, Path: b.key(workspace), Info: "consul session: " + session}

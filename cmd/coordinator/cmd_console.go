@@ -37,7 +37,7 @@ Options:
 ` + textHelp
 
 const consoleHelp = `Every line is an expression of the language, and its value is shown. It can
-refer to whatever an expression in the root module can: var.NAME, local.NAME,
+use the same references as expressions in the root module: var.NAME, local.NAME,
 module.NAME; TYPE.NAME and data.TYPE.NAME for objects of the state. The function
 type() shows the type of a value.
 

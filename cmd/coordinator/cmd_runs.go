@@ -61,7 +61,7 @@ const runsShowUsage = `
 Usage: coordinator [global options] runs show [options] [RUN]
 
   Shows a run: what its plan depended on, its operations with their pools and workers, how long each operation waited
-  for a slot and for permits, how long it took, what failed, and what is in doubt.
+  for a slot and for permits, how long it took, and which operations failed or are in doubt.
   Without a name, the newest run. RUN can also be the address of a run's page at a service.
 
 Options:

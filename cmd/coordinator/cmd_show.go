@@ -32,7 +32,7 @@ What to show:
                         its providers need be installed. Only as JSON.
 
 Options:
-  -dependencies         With -json, show what the plan depends on, too: what must not change before it is applied.
+  -dependencies         With -json, also show the objects that must not change before the plan is applied.
   -show-sensitive       Show sensitive values too.
 ` + variablesHelp + documentHelp
 

@@ -33,7 +33,7 @@ func init() {
 			Use: estate.Use{LooksOnly: true}},
 		{Name: "import", Synopsis: "Import an existing object into the state", Run: own(runImport),
 			Use: estate.Use{ShowsMethods: true}},
-		{Name: "limits", Synopsis: "Show limits, and who holds or waits for permits", Run: own(runLimits), Apart: true},
+		{Name: "limits", Synopsis: "Show limits, and held and requested permits", Run: own(runLimits), Apart: true},
 		{Name: "login", Synopsis: "Get and store a token for a host", Run: own(runLogin), Apart: true},
 		{Name: "logout", Synopsis: "Remove the stored token for a host", Run: own(runLogout), Apart: true},
 		{Name: "metadata", Synopsis: "Facts about the engine", Run: own(group(metadataUsage)), Hidden: true},

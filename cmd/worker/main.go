@@ -46,8 +46,8 @@ Options:
                      that only the scraper can reach, such as 127.0.0.1:9464. Default: none.
   -version           Show the version.
 ` + natsconn.Usage + `
-  The first SIGTERM or Ctrl-C drains: nothing new is taken, what runs is finished and reported. The second one leaves
-  at once; what runs then is in doubt.
+  The first SIGTERM or Ctrl-C drains: the worker takes no new tasks, and finishes and reports those in progress. The
+  second one leaves at once; operations in progress are then in doubt.
 
   OTEL_TRACES_EXPORTER=otlp sends traces, as the other OTEL_ variables say (docs/observability.md).
 `
@@ -188,7 +188,7 @@ func work(ctx context.Context, o settings) error {
 			select {
 			case s := <-signals:
 				if i == 0 {
-					log.Info("draining: nothing new is taken, what runs is finished", "signal", s.String())
+					log.Info("draining: no new tasks are taken, those in progress are finished", "signal", s.String())
 					drain(fmt.Errorf("%s", s))
 					continue
 				}

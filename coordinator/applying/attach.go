@@ -48,7 +48,7 @@ func (a *Applier) attach(p *wire.Provisioner) diag.List {
 		p.Files = found.files
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errTooLarge):
 	default:
-		return diag.Errors(p.Type+" provisioner error", fmt.Sprintf("What is to be copied cannot be read: %s.", err),
+		return diag.Errors(p.Type+" provisioner error", fmt.Sprintf("The source of the copy cannot be read: %s.", err),
 			nil)
 	}
 	return nil

@@ -62,7 +62,7 @@ func unstorable(c *plan.Change, s *schema.Schema, secrets []cty.Path, res *wire.
 	}
 	return program.Step{Doubt: d, Diags: diags.Append(diag.New(diag.Error, "Failed to store the result of the "+
 		"operation",
-		fmt.Sprintf("What the provider answered about %s cannot be kept: %s.", c.Addr, err), nil))}
+		fmt.Sprintf("The provider's answer about %s cannot be stored: %s.", c.Addr, err), nil))}
 }
 
 // operationOf returns the operation in doubt. An object that was created, and whose provisioners were running, is

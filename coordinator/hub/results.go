@@ -11,7 +11,7 @@ import (
 )
 
 // ErrTaken means that another call receives the results of the run: it is executed in this process already.
-var ErrTaken = errors.New("the run is carried out in this process already")
+var ErrTaken = errors.New("this process already executes the run")
 
 const (
 	// fetchBatch is the most results that one fetch returns.

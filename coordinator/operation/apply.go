@@ -153,8 +153,8 @@ func Resumable(runs []journal.Run, id string) diag.List {
 			runs[at].Status), nil)
 	case at > 0:
 		return diag.Errors("The run was overtaken",
-			fmt.Sprintf("The run %s has changed the state since, so the plan of the run %s does not fit it any more. "+
-				"Make a new plan. What is still in doubt of the old run can be told with: "+diag.Program()+
+			fmt.Sprintf("The run %s has changed the state since, so the plan of the run %s does not fit it any more. Make a "+
+				"new plan. To record the outcomes of the old run's operations in doubt: "+diag.Program()+
 				" runs resolve", runs[0].ID, id), nil)
 	}
 	return nil
@@ -287,7 +287,7 @@ func (s *Session) Ended(ctx context.Context, r journal.Run, p *plan.Plan) (appli
 	}
 	if r.Status != "done" && !diags.HasErrors() {
 		diags = diags.Append(diag.New(diag.Error, "The run has failed",
-			fmt.Sprintf("The run %s is %s. What was done is in the state.", r.ID, r.Status), nil))
+			fmt.Sprintf("The run %s is %s. The state has its changes.", r.ID, r.Status), nil))
 	}
 	if err := s.Hub.For(r.Coordinator).PurgeRun(ctx, r.ID, coordinator.PoolsOf(events)); err != nil {
 		diags = diags.Append(diag.New(diag.Warning, "The streams were not cleaned",

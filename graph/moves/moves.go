@@ -132,7 +132,7 @@ func order(all []statement) ([]int, diag.List) {
 		}
 		sort.Strings(lines)
 		diags = diags.Append(diag.New(diag.Error, "Cyclic dependency in move statements",
-			"These moved blocks form a cycle, so there is no final address for what they move:"+strings.Join(lines, "")+
+			"These moved blocks form a cycle, so the objects that they move have no final address:"+strings.Join(lines, "")+
 				"\n\nEvery chain of moves must end at an address that is no other block's from.", nil))
 	}
 	return nil, diags

@@ -128,7 +128,7 @@ func (l *Login) callback(state string) http.HandlerFunc {
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprintf(w, "<!DOCTYPE html><title>Millipede</title><p>%s</p>\n", html.EscapeString("The login was "+
-			"successful. You can close this page and go on in the terminal."))
+			"successful. You can close this page and continue in the terminal."))
 	}
 }
 

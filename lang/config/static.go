@@ -254,7 +254,7 @@ func (s *Static) pathAttr(n addr.PathAttr, rng hcl.Range) (cty.Value, diag.List)
 	case "cwd":
 		if s.cwd == "" {
 			return cty.DynamicVal, diag.Errors("Failed to get working directory",
-				"The system does not tell what the working directory is.", &rng)
+				"The working directory cannot be determined.", &rng)
 		}
 		return cty.StringVal(filepath.ToSlash(s.cwd)), nil
 	default:

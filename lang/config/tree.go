@@ -345,8 +345,8 @@ func (b *treeBuilder) child(parent *Node, call *ModuleCall) diag.List {
 
 func ignoredBackend(b *Backend) *diag.Diagnostic {
 	return diag.New(diag.Warning, "Backend configuration ignored",
-		"Where the state is kept is said by the root module alone. This block has no effect while the module is "+
-			"called by another.", &b.Range)
+		"Only the root module configures the storage of the state. This block has no effect while the module is called "+
+			"by another.", &b.Range)
 }
 
 func misplacedImport(i *Import, module string) *diag.Diagnostic {

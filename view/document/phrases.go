@@ -132,7 +132,7 @@ func HolderText(h coordinator.Holder) string {
 	resume := fmt.Sprintf("%s runs resume %s", diag.Program(), h.Run)
 	switch h.State {
 	case loop.HolderMute:
-		text += ". Its process does not answer: it may be stopped. Let it go on, or end it and resume the run: " + resume
+		text += ". Its process does not answer: it may be stopped. Let it continue, or end it and resume the run: " + resume
 	case loop.HolderGone:
 		text += ". Its process has ended, and what it began may still be running. They are free when the run is resumed " +
 			"in its directory (" + resume + "), when its operations in doubt are resolved, or a day after they were asked for"

@@ -222,14 +222,14 @@ func fullText(stream, state string) string {
 	}
 	switch kind {
 	case resultsOfPool:
-		return fmt.Sprintf("stream %s with the results of pool %q is full%s. Results of runs that were not carried to "+
-			"an end may fill it (coordinator runs list, runs resume), or a worker of the pool that publishes what "+
-			"nobody has asked for (nats stream subjects %s). Remove those (nats stream purge --subject), or give the "+
-			"stream more room (nats stream edit --max-bytes)", stream, name, state, stream)
+		return fmt.Sprintf("stream %s with the results of pool %q is full%s. Results of runs that have not ended may "+
+			"fill it (coordinator runs list, runs resume), or a worker of the pool that publishes results that nobody has "+
+			"requested (nats stream subjects %s). Remove those (nats stream purge --subject), or give the stream more room "+
+			"(nats stream edit --max-bytes)", stream, name, state, stream)
 	case registersOfPool, keysOfPool:
-		return fmt.Sprintf("stream %s of pool %q is full%s. What runs leave there is removed an hour after their end. "+
-			"Carry runs to an end (coordinator runs list, runs resume), or give the stream more room (nats stream "+
-			"edit --max-bytes)", stream, name, state)
+		return fmt.Sprintf("stream %s of pool %q is full%s. The messages of runs are removed an hour after their end. "+
+			"End the runs (coordinator runs list, runs resume), or give the stream more room (nats stream edit "+
+			"--max-bytes)", stream, name, state)
 	}
 	return fmt.Sprintf("stream %s is full%s: give it more room (nats stream edit --max-bytes)", stream, state)
 }

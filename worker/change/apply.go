@@ -271,8 +271,8 @@ func (i instance) checkApplied(s step, resp provider.ApplyResponse, failed bool)
 	switch {
 	case deleting && !value.IsNull():
 		diags = append(diags, i.blame(invalidResult,
-			"After the deletion of %s, provider %q still returned an object. It is kept in the state, so that it can "+
-				"be looked into.", i.Address, i.Name))
+			"After the deletion of %s, provider %q still returned an object. It stays in the state, so that it can be "+
+				"examined.", i.Address, i.Name))
 	case !deleting && value.IsNull():
 		diags = append(diags, i.blame(invalidResult,
 			"After the %s of %s, provider %q returned null. Only a deletion leaves no object.", s.action,

@@ -434,7 +434,7 @@ Global options (before the command):
   -help        Show this text, or that of a command.
   -version     The same as the command "version".
 
-Who connects to the NATS server, and how (before the command, too):
+The connection to the NATS server (before the command, too):
 `+natsconn.Usage)
 }
 

@@ -51,7 +51,7 @@ func (s *Set) Drift(tally func() (DriftTally, error)) {
 	spaces := desc("drift_workspaces", "Workspaces that are watched for drift.")
 	objects := desc("drift_objects", "Objects that are watched for drift.")
 	drifted := desc("drift_objects_drifted", "Objects that are known not to be as the state has them.")
-	failing := desc("drift_workspaces_failing", "Watched workspaces of which something could not be read last.")
+	failing := desc("drift_workspaces_failing", "Watched workspaces whose last reading failed in part.")
 	oldest := desc("drift_oldest_read_seconds", "How long ago the watched object was read that was read the longest ago.")
 	s.registry.MustRegister(&scraped{all: []*prometheus.Desc{spaces, objects, drifted, failing, oldest}, ask: func(
 		gauge func(*prometheus.Desc, float64, ...string)) {
