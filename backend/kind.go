@@ -43,7 +43,7 @@ type Kind struct {
 	// with arguments that Open would refuse.
 	Located []string
 	Address func(p Place, args Arguments, workspace string) string
-	// Open opens the backend. It checks what the schema cannot express; diagnostics about an argument have its path
+	// Open opens the backend. It checks rules that the schema cannot express; diagnostics about an argument have its path
 	// (Arguments.Problem). It may use the network, within ctx.
 	Open func(ctx context.Context, p Place, args Arguments) (Backend, diag.List)
 }

@@ -75,7 +75,8 @@ type memory struct {
 	holder loop.Holder
 }
 
-// recall finds out what is known about the run of a permit. The journal of another coordinator's run is not here.
+// recall collects the known facts about the run of a permit. The journal of another coordinator's run is not available
+// here.
 func (x *executor) recall(r wire.PermitRequest, silent map[string]wire.Silence) memory {
 	m := memory{holder: loop.Holder{Run: r.Run, Coordinator: r.Coordinator}}
 	switch silent[r.Coordinator] {

@@ -65,7 +65,7 @@ func (Silent) Waiting([]loop.Wait)                                             {
 func (Silent) Counts(loop.Counts)                                              {}
 func (Silent) Diagnostics(diag.List)                                           {}
 
-// tell passes what the loop shows to the observer.
+// tell passes an action that informs views to the observer.
 func (r *Runner) tell(s loop.Shown) {
 	if r.tracer != nil {
 		r.tracer.Shown(s)

@@ -77,8 +77,8 @@ type Options struct {
 	Durations Values
 	Kind      string
 
-	// DoubtWait is how long the run waits for the result of an operation in doubt when nothing else keeps it from ending;
-	// 0 means 30 s.
+	// DoubtWait is how long the run waits for the result of an operation in doubt when it could end otherwise; 0 means 30
+	// s.
 	DoubtWait time.Duration
 	// Settle is how long after its start the run waits for heartbeats before it takes a silent pool for one without
 	// workers; 0 means 2 s.

@@ -28,7 +28,7 @@ type Kind struct {
 	Env       map[string][]string
 	Defaults  map[string]cty.Value
 	Conflicts [][2]string
-	// Open checks what the schema cannot express, and prepares the service. Diagnostics about an argument have its
+	// Open checks rules that the schema cannot express, and prepares the service. Diagnostics about an argument have its
 	// path (Arguments.Problem). It may use the network, within ctx.
 	Open func(ctx context.Context, s cloud.Environment, args arguments.Arguments) (KeyService, diag.List)
 }

@@ -105,7 +105,7 @@ func variants(p *plan.Plan, o ApplyOptions) []variant {
 		bare: true})
 }
 
-// circleIn returns the changes on a cycle of a graph, each of which depends on the next one; nil if there is none.
+// circleIn returns the changes on a cycle of a graph, each before the change that it depends on; nil if there is none.
 func circleIn(g plan.Graph) []string {
 	d := dag.New(len(g.Vertices))
 	for _, e := range g.Edges {
@@ -286,8 +286,8 @@ func endsObject(c *plan.Change) bool {
 	return false
 }
 
-// makings orders the makings: after what their blocks refer to or, for a reference to one instance, after that one
-// alone.
+// makings orders the makings: each comes after the targets of its block's references or, for a reference to one
+// instance, after that instance alone.
 func (b *applyBuilder) makings() {
 	for i := range b.s.Nodes {
 		n := &b.s.Nodes[i]

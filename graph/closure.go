@@ -18,7 +18,7 @@ type Closure struct {
 	universe *state.Universe
 	// bits has for each end of a resource its bit, and -1 for other vertices.
 	bits []int32
-	// sets has for each vertex what it depends on; nil for nothing. Vertices share sets.
+	// sets has the dependencies of each vertex; nil for none. Vertices share sets.
 	sets []bitset
 
 	mu    sync.Mutex // guards lists
@@ -63,7 +63,7 @@ func (s *Static) reach(numbers map[addr.ConfigResource]int32, size int, skipped 
 	}
 	order, _ := s.Graph.Order()
 	for _, v := range order {
-		if v < len(s.Nodes) { // else an instance: its resource stands for it
+		if v < len(s.Nodes) { // else an instance: its resource represents it
 			sets[v] = s.union(v, ends, sets, size, skipped)
 		}
 	}

@@ -14,7 +14,8 @@ type mirror struct {
 	made              []int32
 	// first are the endings that wait until the dependents of their objects have changed.
 	first map[*plan.Change]bool
-	// late are the providers whose configuration depends on values that this plan makes, holding what they depend on.
+	// late are the providers whose configuration depends on values that this plan makes; holding are the vertices that
+	// these configurations depend on.
 	late, holding map[int]bool
 }
 

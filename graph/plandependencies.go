@@ -44,7 +44,7 @@ func (r *dependencyFinder) found(stored *state.State) {
 // changes reports whether a change modifies its instance.
 func changes(c *plan.Change) bool { return c.Action != plan.NoOp || c.Moved() || c.Importing != nil }
 
-// writes lists what the plan changes, and the resources that it removes objects from.
+// writes lists the instances that the plan changes, and the resources that it removes objects from.
 func (r *dependencyFinder) writes() {
 	kept := map[addr.ConfigResource]bool{}
 	for _, c := range r.p.Changes {

@@ -41,7 +41,7 @@ type recorded struct {
 // resourceEndings are the vertices of a resource's objects.
 type resourceEndings struct {
 	addr.ConfigResource
-	plain, first []int32 // endings; first are those that wait until what depends on them has changed
+	plain, first []int32 // endings; first are those that wait until their dependents have changed
 	makings      []int32 // without those that are created first, or do not change
 	provider     addr.ProviderInstance
 	// all has the dependencies that any of the ending objects recorded, common those that all objects in plain recorded.

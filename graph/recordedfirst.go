@@ -66,7 +66,7 @@ func (f *firstFinder) mark(r addr.ConfigResource, keys []addr.Key) {
 	}
 }
 
-// visit goes on from a vertex to all those that it depends on.
+// visit continues from a vertex to all those that it depends on.
 func (f *firstFinder) visit(v int) {
 	rest := []int{v}
 	for len(rest) > 0 {

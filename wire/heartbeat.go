@@ -72,7 +72,8 @@ func ReadHeartbeat(subject string, data []byte) (Heartbeat, error) {
 	return h, nil
 }
 
-// Printable replaces what ends a line, moves the cursor or turns the direction of a text, and invalid UTF-8, by U+FFFD.
+// Printable replaces characters that end a line, move the cursor or turn the direction of a text, and invalid UTF-8, by
+// U+FFFD.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {

@@ -38,7 +38,7 @@ type SealedKey struct {
 // EncodeSealedKeys encodes the keys of one PutKeys for a transport that stores them as one message.
 func EncodeSealedKeys(list []SealedKey) []byte { return marshal(&list) }
 
-// DecodeSealedKeys reads what EncodeSealedKeys wrote.
+// DecodeSealedKeys is the inverse of EncodeSealedKeys.
 func DecodeSealedKeys(data []byte) ([]SealedKey, error) {
 	return unmarshalAs[[]SealedKey]("keys", data)
 }

@@ -168,8 +168,8 @@ type PlanTask struct {
 	Sensitive [][]byte `msgpack:"se,omitempty"`
 	// Replace forces a replacement ("requested" by -replace, "triggered" by replace_triggered_by; empty else).
 	Replace string `msgpack:"re,omitempty"`
-	// IfChanged has an object refreshed only if planning against what is stored comes to a change. A worker that does
-	// not know it refreshes always.
+	// IfChanged has an object refreshed only if a plan against the stored object results in a change. A worker that does
+	// not know this field always refreshes.
 	IfChanged bool `msgpack:"rc,omitempty"`
 }
 

@@ -211,7 +211,7 @@ type Permit interface {
 	// Release frees the slot. It returns when the server has confirmed that. After an error the slot may still be taken;
 	// it is freed in the background, or later found by Acquire or OnAbandoned.
 	Release(ctx context.Context) error
-	// Leave gives the permit up without freeing the slot, as if this process had died: the slot stays taken until the same
+	// Leave abandons the permit without freeing the slot, as if this process had died: the slot stays taken until the same
 	// request releases it, Acquire gets it again, or OnAbandoned frees it. The Permit must not be used afterwards.
 	Leave()
 }

@@ -15,7 +15,7 @@ const keepFor = 5 * time.Second
 // keptSlots are slots that are reserved for a vertex between two of its operations, so that the second one need not
 // queue behind the first ones of other vertices.
 type keptSlots struct {
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 	by map[wire.AttemptID]*keptSlot
 }
 

@@ -123,8 +123,8 @@ type Journal interface {
 // Providers finds and starts providers.
 type Providers interface {
 	// Acquire returns a lease on the provider in an environment; nil is the worker's own. configure is called once for
-	// each new process, before anybody uses it, with the configuration that the digest of p stands for; it is nil for a
-	// provider that is not to be configured. Release the lease.
+	// each new process, before anybody uses it, with the configuration whose digest p has; it is nil for a provider that
+	// is not to be configured. Release the lease.
 	Acquire(ctx context.Context, p wire.Provider, env *wire.Variables, configure Configure) (Lease, diag.List)
 }
 
@@ -202,7 +202,8 @@ func (w *Worker) Run(taking, working context.Context) error {
 	defer context.AfterFunc(taking, func() { w.draining.Store(true) })()
 	defer context.AfterFunc(working, func() { w.giveUp(context.Cause(working)) })()
 
-	// Heartbeats, control messages and offered tasks go on after taking and working have ended, until nothing is held.
+	// Heartbeats, control messages and offered tasks are handled after taking and working have ended, until nothing is
+	// held.
 	around, end := context.WithCancel(context.WithoutCancel(working))
 	defer end()
 	var company, lanes sync.WaitGroup

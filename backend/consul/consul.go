@@ -92,7 +92,7 @@ type index struct {
 	Hash   string   `json:"current-hash"` // hexadecimal MD5 of the state before it was compressed
 }
 
-// indexOf decodes a value as an index; ok is false for a value that is a state itself.
+// indexOf decodes a value as an index; it returns false for a value that is a state itself.
 func indexOf(p *pair) (index, bool) {
 	var i index
 	if p == nil || json.Unmarshal(p.Value, &i) != nil {

@@ -257,7 +257,7 @@ func (s *screen) fetching() estate.Fetching {
 	}
 }
 
-// prepareBackend records the backend of the configuration, and reports what was done with the states.
+// prepareBackend records the backend of the configuration, and reports its actions on states.
 func (i *initialisation) prepareBackend(ctx context.Context, root *config.Node) diag.List {
 	o := i.options
 	options := estate.BackendOptions{

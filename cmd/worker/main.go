@@ -1,4 +1,4 @@
-// Command worker hosts provider plugins and carries out what coordinators dispatch to its pools.
+// Command worker hosts provider plugins, and executes the tasks that coordinators dispatch to its pools.
 package main
 
 import (

@@ -1,7 +1,7 @@
-// Package applying is the program that applies a plan: it evaluates each object's configuration with the values
-// known at that time, has a worker apply the planned change, and adds the result to the state.
+// Package applying is the program that applies a plan: it evaluates each object's configuration with the values known
+// at that time, has a worker apply the planned change, and adds the result to the state.
 //
-// It executes the plan's apply graph as it is. It decides neither what changes nor in which order.
+// It executes the plan's apply graph as it is. It does not choose the changes, nor their order.
 package applying
 
 import (

@@ -64,7 +64,7 @@ type locking struct {
 	written map[addr.Instance]bool
 }
 
-// change locks what one change needs in addition to the plan's own dependencies.
+// change adds the locks that one change needs in addition to the plan's own dependencies.
 func (l *locking) change(c *plan.Change) {
 	stored := l.state.Object(c.Addr, state.CurrentObject)
 	makes := false
@@ -116,8 +116,8 @@ func (l *locking) depends(now, recorded *state.Dependencies) {
 	}
 }
 
-// found locks what storing the refreshed objects needs: the resource of a removed object, or of one with another
-// provider, and the current dependencies of its objects.
+// found adds the locks for storing a refreshed object: of its resource, if it was removed or has another provider, and
+// of its current dependencies.
 func (l *locking) found(at addr.Instance) {
 	was, is := l.state.Instance(at), l.Plan.Prior.Instance(at)
 	if was == nil || is == nil || l.state.ProviderOf(at).Config() != l.Plan.Prior.ProviderOf(at).Config() {

@@ -198,8 +198,8 @@ func (s *Session) Settle(ctx context.Context, r journal.Run, p *plan.Plan, lockI
 	return applied, out
 }
 
-// goOn executes what is left of an interrupted run. limit, unless it is nil, tells the runner first that it is not to
-// execute everything. The result is nil if the run cannot be resumed.
+// goOn executes the rest of an interrupted run. If limit is not nil, it first restricts the runner to a part of that.
+// The result is nil if the run cannot be resumed.
 func (s *Session) goOn(ctx context.Context, r journal.Run, p *plan.Plan, lockID string,
 	limit func(*coordinator.Runner)) (applied *Applied, diags diag.List) {
 	defer caught(&diags)

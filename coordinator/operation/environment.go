@@ -104,7 +104,8 @@ func (e *Environment) Close(ctx context.Context) error {
 	return nil
 }
 
-// purge removes what was sent. Usually that is only the keys, because short variables are in the tasks.
+// purge removes the messages of the operation. Usually these are only the keys, because short variables are in the
+// tasks.
 func (e *Environment) purge(ctx context.Context) error {
 	pools := e.keys.names()
 	for _, pool := range pools {

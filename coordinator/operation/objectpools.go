@@ -32,7 +32,7 @@ import (
 
 // Places remembers the pools of a session's objects for all questions of its operations. The zero value is ready.
 type Places struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	tree  *config.Tree
 	prior *state.State
 	live  string

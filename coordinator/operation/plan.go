@@ -55,7 +55,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o plan.Options) 
 	return s.planOrdinary(ctx, prior, o)
 }
 
-// planOrdinary plans what changes, or, in the mode refresh-only, finds what has changed outside.
+// planOrdinary makes an ordinary plan or, in the mode refresh-only, finds changes outside of Millipede.
 func (s *Session) planOrdinary(ctx context.Context, prior *state.State, o plan.Options) (*Planned, diag.List) {
 	d := s.draft(prior, o)
 	if !d.prelude(ctx) {

@@ -16,10 +16,10 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// A schema says which attributes are sensitive, so a pool that lies about one makes others show and send what they
-// should not. So an answer is believed for the pools that gave it; for others only if two pools agree, or if the
-// operator has named the pool that gave it (the argument schemas). All pools in which a provider's objects are placed
-// are asked, and answers that differ are an error that names them.
+// A schema says which attributes are sensitive. A pool that sends a false schema makes others show and send secret
+// values. So an answer is used for the pools that sent it; for other pools it is used only if two pools agree, or if
+// the operator has named the pool that sent it (the argument schemas). All pools in which a provider's objects are
+// placed are asked, and answers that differ are an error that names them.
 
 // schemaBucket has the answers about schemas in the store. Before answers named their pools, they were in "schemas".
 const schemaBucket = "answers"

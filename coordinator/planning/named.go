@@ -183,7 +183,7 @@ func (p *Planner) outputChange(name string, sensitive bool, after cty.Value) *pl
 	case c.After.IsWhollyKnown() && c.After.RawEquals(c.Before) && c.Sensitive == c.BeforeSensitive:
 		c.Action = plan.NoOp
 	case p.Mode == plan.RefreshOnly && cty.UnknownAsNull(c.After).RawEquals(c.Before) && c.Sensitive == c.BeforeSensitive:
-		// Nothing will become known, because nothing is created. An earlier refresh has stored what is missing as null.
+		// Nothing will become known, because nothing is created. An earlier refresh has stored missing values as null.
 		c.After, c.Action = c.Before, plan.NoOp
 	default:
 		c.Action = plan.Update

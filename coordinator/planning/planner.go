@@ -45,7 +45,7 @@ type Options struct {
 	plan.Options
 	// Refreshed is set if SkipRefresh is because an earlier plan has refreshed the state.
 	Refreshed bool
-	// BeforeDestroy is set for the ordinary plan that finds out what a destroy plan has to destroy.
+	// BeforeDestroy is set for the ordinary plan that finds the objects for a destroy plan.
 	BeforeDestroy bool
 	// OnlyChanged reads an object only if planning against the stored object gives a change, or if one of its
 	// dependencies changes.
@@ -332,8 +332,8 @@ func (p *Planner) Refusals() diag.List {
 }
 
 // refreshesToDestroy reports whether the plan refreshes existing objects before they are destroyed. OpenTofu does that
-// by an ordinary plan, whose errors stop the destroy. Without it, only what the configurations of providers need is
-// evaluated.
+// by an ordinary plan, whose errors stop the destroy. Without refreshing, only the values that provider configurations
+// need are evaluated.
 func (p *Planner) refreshesToDestroy() bool {
 	return p.Mode == plan.Destroy && !p.SkipRefresh && !p.Prior.IsEmpty()
 }

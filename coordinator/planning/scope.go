@@ -174,8 +174,8 @@ func (s *Scope) destroying(g *graph.Static, hit []int, prior *state.State, skipR
 	s.destroysOf(stored, kept)
 }
 
-// refreshed returns for an instance what its block depends on, unless the block is one of some vertices, or depends on
-// one of them.
+// refreshed returns a function that returns the dependencies of an instance's block. It returns nil for blocks among
+// the given vertices, and for blocks that depend on one of them.
 func refreshed(g *graph.Static, but []int) func(addr.Instance) *state.Dependencies {
 	closure := graph.NewClosure(g)
 	left := make([]bool, len(g.Nodes))
@@ -200,7 +200,7 @@ func storedIn(g *storedGraph, list []addr.Target) map[addr.ConfigResource]bool {
 	return out
 }
 
-// destroysOf makes the covered ones of the stored instances what a destroy plan covers.
+// destroysOf limits the scope of a destroy plan to the covered ones of the stored instances.
 func (s *Scope) destroysOf(g *storedGraph, covered []bool) {
 	s.destroys = map[addr.Instance]bool{}
 	for i, a := range g.list {

@@ -1,6 +1,7 @@
 // Package awskms is the key provider "aws_kms": the Key Management Service of Amazon generates data keys.
 //
-// The credentials are found by cloud/aws/identity, as for the backend "s3".
+// The credentials are found by internal/cloud/aws, with the settings of lang/arguments/awsidentity, as for the backend
+// "s3".
 package awskms
 
 import (

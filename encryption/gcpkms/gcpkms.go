@@ -1,6 +1,6 @@
 // Package gcpkms is the key provider "gcp_kms": the Key Management Service of Google Cloud encrypts data keys.
 //
-// The keys are generated here. The credentials are found by cloud/google.
+// The keys are generated here. The credentials are found by internal/cloud/google.
 package gcpkms
 
 import (

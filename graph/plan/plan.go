@@ -105,7 +105,7 @@ type Change struct {
 	Legacy bool
 	// Tainted is set if the prior object was tainted.
 	Tainted bool
-	// Inputs identifies what the provider planned the change from, apart from the prior object; zero if it was not
+	// Inputs identifies the provider's input for the plan of the change, without the prior object; zero if it was not
 	// recorded. An apply with the same inputs does not ask the provider for its plan again.
 	Inputs Inputs
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/graph/dag"
 )
 
-// Traits are the properties of vertices that the scheduler needs. A nil function stands for its default.
+// Traits are the properties of vertices that the scheduler needs. A nil function means the default.
 type Traits struct {
 	// Weight is the expected duration of v, in any unit that is the same for all vertices. It must not be negative; the
 	// default is 1. It is called once, when v is added.
@@ -229,7 +229,7 @@ func (s *Scheduler) skip(v, because int) {
 	s.vertices[v].because = int32(because)
 }
 
-// skipAfter skips what depends on v, which has failed or was skipped.
+// skipAfter skips the dependents of v, which has failed or was skipped.
 func (s *Scheduler) skipAfter(v, because int) (skips []Skip) {
 	for i := 0; ; i++ {
 		for a := range s.graph.After(v) {

@@ -15,7 +15,7 @@ const (
 	WantSaved     Point = "want-saved"
 	IntentUnsaved Point = "intent-unsaved"
 	IntentSaved   Point = "intent-saved"
-	// TaskUnsent and TaskSent lie around the publication of a task; PermitsConfirmed is before both.
+	// PermitsConfirmed is before the publication of a task, TaskSent after it.
 	PermitsConfirmed Point = "permits-confirmed"
 	TaskSent         Point = "task-sent"
 	// ResultFetched is before a result is read. OutcomeUnsaved and OutcomeSaved are before and after the commit of its

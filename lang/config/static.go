@@ -157,7 +157,7 @@ func (s *Static) noProviderFunctions(e hcl.Expression, stack []StaticUse) diag.L
 
 func top(stack []StaticUse) StaticUse { return stack[len(stack)-1] }
 
-// name describes what is evaluated, with its module.
+// name describes the evaluated expression, with its module.
 func (s *Static) name(u StaticUse) string {
 	if s.path.IsRoot() {
 		return u.Subject

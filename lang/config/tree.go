@@ -76,9 +76,8 @@ func (r ModuleRequest) Accepts(version string) bool {
 // maxDepth bounds the depth of the tree, for modules that call themselves.
 const maxDepth = 250
 
-// LoadTree loads the root module and all modules that it calls, and checks what can be checked without providers,
-// state or values. The tree is as complete as the problems allow; its Root is nil only if the directory cannot be
-// read.
+// LoadTree loads the root module and all modules that it calls, and makes the checks that need no providers, state or
+// values. The tree is as complete as the problems allow; its Root is nil only if the directory cannot be read.
 func (l *Loader) LoadTree(o TreeOptions) (*Tree, diag.List) {
 	if o.Dir == "" {
 		o.Dir = "."

@@ -18,7 +18,7 @@ type Template struct {
 	block   *schema.Block
 	shape   *shape
 	program *program
-	// layout is the body in the form for fast decoding; nil if hcldec must report what is wrong with it.
+	// layout is the body in the form for fast decoding; nil if hcldec has to decode it, and report its errors.
 	layout *layout
 	// dynamic is set if there are dynamic blocks in the body, at any depth.
 	dynamic bool

@@ -166,7 +166,7 @@ func (s *Store) prepare(info journal.LockInfo) error {
 	return writeHolder(s.path, info)
 }
 
-// create writes what a new file has, in one transaction.
+// create writes the content of a new file, in one transaction.
 func (s *Store) create() (err error) {
 	var key *seal.Key
 	var wrapped []byte

@@ -34,7 +34,7 @@ func (s *Store) later(ctx context.Context, op func(*bbolt.Tx) error) error {
 	return err
 }
 
-// settled commits what later has added, for callers that read it.
+// settled commits the operations that later has added, for callers that read their effects.
 func (s *Store) settled(ctx context.Context) error {
 	if s.commits.delayed.Load() == 0 {
 		return ctx.Err()
@@ -113,7 +113,7 @@ type groupCommit struct {
 
 	delayed atomic.Int64 // operations that nobody waits for, and that are not committed yet
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	waiting []*waiter
 	closed  bool
 }

@@ -213,7 +213,7 @@ func (h *heldLocks) remove(workspace string) {
 	delete(h.all, workspace)
 }
 
-// holds returns who has locked the workspace, as a whole or objects of it; nil if nobody has.
+// holds returns the holder of the lock of the workspace, or of objects in it; nil if there is none.
 func (s *Store) holds(w *workspace) *journal.LockInfo {
 	if held := s.lock(w); held != nil {
 		return held

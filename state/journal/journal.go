@@ -126,8 +126,8 @@ type Event struct {
 	// them: it waited for a slot, for permits, or for messages. A dispatch has the time since the vertex was ready.
 	Took   time.Duration `msgpack:"d,omitempty"`
 	Waited time.Duration `msgpack:"wt,omitempty"`
-	// Waits lists what the vertex has waited for since it was ready. The rest of Waited was spent on messages.
-	// Waits of a few milliseconds are left out.
+	// Waits lists the waits of the vertex since it was ready. The rest of Waited was spent on messages. Waits of a few
+	// milliseconds are left out.
 	Waits []Wait `msgpack:"ws,omitempty"`
 	// Sequence is the position of the accepted result in the result stream.
 	Sequence uint64 `msgpack:"s,omitempty"`

@@ -51,7 +51,7 @@ type Embedded struct {
 	cancel context.CancelFunc
 	group  sync.WaitGroup
 
-	mu      sync.Mutex     // guards what follows
+	mu      sync.Mutex     // guards the fields below
 	server  *server.Server // nil while it is being opened again
 	trouble error
 	conns   int

@@ -29,7 +29,7 @@ const (
 type outcomes struct {
 	c *Conn
 
-	mu      sync.Mutex // guards what follows, and all of the readers but their contexts
+	mu      sync.Mutex // guards the fields below, and all of the readers but their contexts
 	readers map[string]*reader
 	pools   map[string]bool // tokens of the pools whose results have a stream
 	listed  time.Time       // when the server was asked for them

@@ -26,7 +26,7 @@ type presence struct {
 	c    *Conn
 	once lazy[struct{}]
 
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the fields below
 	workers     map[member]*lastHeartbeat
 	members     map[string]int // how many workers are known, by pool
 	rates       map[string]*rate

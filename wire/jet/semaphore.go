@@ -29,7 +29,7 @@ type semaphore struct {
 	abandoned wire.AbandonedFunc
 	boot      lazy[struct{}]
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	limits map[string]*limitUse
 	sizes  map[string]int // of the limits that this connection has declared
 	owner  string         // the coordinator that this connection acts for; empty until it asks for a permit
@@ -50,7 +50,7 @@ type limitUse struct {
 	name string
 	wake chan struct{} // buffers one event: somebody waits
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	requests map[string]*request
 	left     map[string]leftover
 	deciding map[string]bool

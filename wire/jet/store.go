@@ -167,7 +167,7 @@ func refusedStore(e *jetstream.APIError) bool {
 
 // checks records when the streams were last asked whether they take writes, and their answers.
 type checks struct {
-	mu  sync.Mutex // guards what follows
+	mu  sync.Mutex // guards the fields below
 	at  time.Time
 	err error
 }

@@ -147,11 +147,11 @@ func Secret(name, value string) bool {
 	return false
 }
 
-// Strip returns an environment without the variables that say which NATS server a program uses, and as whom, so that
-// the programs which it starts for others (plugins, commands of provisioners) do not inherit its access. Variables that
-// begin with MILLIPEDE_NATS always go. Those that all NATS programs read, and systemd's directory of credentials, go
-// when shared is set: the caller connects by them. The result is never nil, because nil stands for the whole
-// environment.
+// Strip returns an environment without the variables that select the NATS server and the user of a program. So the
+// programs that it starts for others (plugins, commands of provisioners) do not inherit its access. Variables that
+// begin with MILLIPEDE_NATS are always removed. Those that all NATS programs read, and systemd's directory of
+// credentials, are removed if shared is set: then the caller connects by them. The result is never nil, because a nil
+// environment means that of the process.
 func Strip(environ []string, shared bool) []string {
 	var s Settings
 	names := map[string]bool{"NATS_URL": true}

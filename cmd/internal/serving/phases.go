@@ -121,7 +121,7 @@ func (w keyWrapper) Open(_ context.Context, wrapped []byte, _ func() error) (key
 type certificatePair struct {
 	cert, key string
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	read    [2]time.Time
 	current *tls.Certificate
 }
