@@ -180,7 +180,7 @@ func (p Packer) expand(ctx context.Context, about string, data []byte) ([]byte, 
 		return nil, fmt.Errorf("%w: %w", errEnvelope, err)
 	}
 	if !head.HasFCS || head.Skippable {
-		return nil, fmt.Errorf("%w: a compressed message does not tell its size", errEnvelope)
+		return nil, fmt.Errorf("%w: a compressed message has no size", errEnvelope)
 	}
 	if head.FrameContentSize > MaxMessage {
 		return nil, &TooLargeError{about, int64(min(head.FrameContentSize, 1<<62))} //nolint:gosec // bounded

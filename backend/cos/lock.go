@@ -84,8 +84,8 @@ func (d *driver) heldBy(ctx context.Context, object string) error {
 	if holder == nil {
 		value := d.tagValue(object)
 		holder = &journal.LockInfo{ID: value, Path: object,
-			Info: fmt.Sprintf("somebody takes the lock at this moment; if nobody does, a program died doing it, and "+
-				"the tag %s = %s has to be deleted, which force-unlock does", tagKey, value)}
+			Info: fmt.Sprintf("another program is acquiring the lock at this moment, or ended while it did. In the latter "+
+				"case the tag %s = %s has to be deleted, which force-unlock does", tagKey, value)}
 	}
 	return &journal.Held{Holder: *holder}
 }

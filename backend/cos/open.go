@@ -103,7 +103,7 @@ func roleOf(p backend.Place, args backend.Arguments) (call.Role, diag.List) {
 		n, err := strconv.Atoi(given)
 		if err != nil {
 			return r, diag.List{block.Problem("session_duration", "Invalid environment variable",
-				"TENCENTCLOUD_ASSUME_ROLE_SESSION_DURATION, which stands in for \"session_duration\", is not a number")}
+				"TENCENTCLOUD_ASSUME_ROLE_SESSION_DURATION, which replaces \"session_duration\", is not a number")}
 		}
 		r.Seconds = n
 	}

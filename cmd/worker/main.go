@@ -35,7 +35,7 @@ const usage = `Usage: worker -nats URL [options]
 Options:
   -nats=URL          The NATS server, or several separated by commas. MILLIPEDE_NATS and NATS_URL do the same.
   -pool=NAME[,NAME]  The pools that this worker serves, usually a region. Default: default.
-  -slots=N           How many operations it carries out at a time. Default: 10.
+  -slots=N           How many operations it executes at a time. Default: 10.
   -cache=DIR         Where the journal and the provider packages are kept. One directory for each worker.
                      Default: millipede/worker in the user's cache directory.
   -environment=own   Start plugins and provisioners in this worker's environment alone: operations that bring variables of

@@ -67,7 +67,7 @@ func (a *attachment) add(name, below string, depth int) error {
 		return err
 	}
 	if depth > attachDepth {
-		return fmt.Errorf("%s lies %d directories deep: does a link lead back to where it is?", name, depth)
+		return fmt.Errorf("%s is %d directories deep: does a link lead back to one of its own parents?", name, depth)
 	}
 	if info.IsDir() {
 		a.files = append(a.files, wire.File{Path: below, Dir: true})

@@ -318,7 +318,7 @@ func failed(err error) diag.List {
 	if err == nil {
 		return nil
 	}
-	return diag.Errors("Failed to carry the run out", err.Error()+".", nil)
+	return diag.Errors("Failed to execute the run", err.Error()+".", nil)
 }
 
 func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applying.Applier, e *envelope, run string,

@@ -153,7 +153,7 @@ func (s *Session) runnerOptions(kind string, p program.Program) coordinator.Opti
 
 // runFailed is the diagnostic of a run that could not continue. Its Extra is the error, which may be a coordinator.Bug.
 func runFailed(err error) *diag.Diagnostic {
-	d := diag.New(diag.Error, "The run could not be carried on", err.Error(), nil)
+	d := diag.New(diag.Error, "The run could not be continued", err.Error(), nil)
 	d.Extra = err
 	return d
 }

@@ -324,7 +324,7 @@ func TestAServerThatMayLoseWhatItAcknowledgedIsWarnedAbout(t *testing.T) {
 		t.Fatalf("%d warnings: %v", n, d.Warnings())
 	}
 	// Each command and each run of the service warned of both, also of the shipped configuration, where both are as they
-	// should be: there is one server, and it does not tell this user when it syncs.
+	// should be: there is one server, and it may not read when it syncs.
 	if w := coordinator.Dangers(t.Context()); len(w) != 0 {
 		t.Errorf("a command warns of what may be right: %v", w)
 	}

@@ -18,7 +18,7 @@ type Plugin struct {
 
 // Worker registers the load of a worker, and its plugins, read at each scrape.
 func (s *Set) Worker(load func() Load, plugins func() []Plugin) {
-	slots := desc("worker_slots", "How many operations the worker carries out at a time.")
+	slots := desc("worker_slots", "How many operations the worker executes at a time.")
 	used := desc("worker_slots_used", "How many operations the worker is carrying out.")
 	processes := desc("plugin_processes", "Processes of a provider.", "provider")
 	memory := desc("plugin_resident_memory_bytes", "The memory of the processes of a provider.", "provider")

@@ -133,7 +133,8 @@ func (s *serviceRun) watched(fn func() int) int {
 		case err != nil && !tfc.Conflict(err):
 			s.ui.Note(fmt.Sprintf("The service could not be asked to end the run: %s.\n", err))
 		case what != "":
-			s.ui.Note(fmt.Sprintf("The service was asked: the run is %s. A second interrupt leaves it to itself.\n",
+			s.ui.Note(fmt.Sprintf("The service was asked: the run is %s. A second interrupt ends the command without "+
+				"waiting for the run.\n",
 				strings.Replace(what, "cancelled", "being cancelled", 1)))
 		}
 	})
