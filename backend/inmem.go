@@ -74,7 +74,7 @@ func (m *Memory) Lock(_ context.Context, workspace string, info journal.LockInfo
 	return Lock{ID: info.ID}, nil
 }
 
-// Unlock releases a lock, whoever took it.
+// Unlock releases a lock, regardless of its holder.
 func (m *Memory) Unlock(_ context.Context, workspace, lockID string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

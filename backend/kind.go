@@ -35,7 +35,7 @@ type Kind struct {
 	Env map[string][]string
 	// Defaults are the values of arguments that neither the configuration nor the environment sets.
 	Defaults map[string]cty.Value
-	// Conflicts are the pairs of arguments of which a configuration may set one at most.
+	// Conflicts are pairs of arguments. A configuration may set at most one argument of each pair.
 	Conflicts [][2]string
 	// Located names the arguments that say where the states are, without credentials; "endpoints.s3" is an attribute of a
 	// nested attribute. Nil means all arguments that are not sensitive. Address replaces it where arguments must be
@@ -43,7 +43,7 @@ type Kind struct {
 	// with arguments that Open would refuse.
 	Located []string
 	Address func(p Place, args Arguments, workspace string) string
-	// Open opens the backend. It checks what the schema cannot express; diagnostics about an argument have its path
+	// Open opens the backend. It checks rules that the schema cannot express; diagnostics about an argument have its path
 	// (Arguments.Problem). It may use the network, within ctx.
 	Open func(ctx context.Context, p Place, args Arguments) (Backend, diag.List)
 }
@@ -221,8 +221,8 @@ func (p Place) withDefaults() Place {
 	return p
 }
 
-// Check returns what is wrong with a backend's name and arguments as far as possible without opening it. Unknown
-// values are accepted, as are missing arguments that the environment may set.
+// Check returns the errors in a backend's name and arguments that can be found without opening it. Unknown values are
+// accepted, and so are missing arguments that the environment may set.
 func (p Place) Check(typ string, config cty.Value) diag.List {
 	k, diags := p.withDefaults().Kinds.Find(typ)
 	if diags.HasErrors() {

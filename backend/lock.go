@@ -66,11 +66,11 @@ const (
 	maxPause   = 16 * time.Second
 )
 
-// Acquire locks a snapshot. While it is locked, Acquire retries after 1, 2, 4, 8, 16, 16 ... seconds, as OpenTofu
-// does, until timeout has passed. Whenever the holder has changed, it begins again with a second, so that others who
-// take turns do not leave out the one who waits. waiting, unless it is nil, is called with the holder before the first
-// pause, and whenever the holder has changed. The error is *journal.Held after the timeout, and the context's cause if
-// that ends first.
+// Acquire locks a snapshot. While it is locked, Acquire retries after 1, 2, 4, 8, 16, 16 ... seconds, as OpenTofu does,
+// until timeout has passed. Whenever the holder has changed, it begins again with a second, so that a waiting process
+// gets its turn even if others take the lock in turns. waiting, unless it is nil, is called with the holder before the
+// first pause, and whenever the holder has changed. The error is *journal.Held after the timeout, and the context's
+// cause if that ends first.
 func Acquire(ctx context.Context, b Backend, workspace string, info journal.LockInfo, timeout time.Duration,
 	waiting func(holder journal.LockInfo),
 ) (Lock, error) {

@@ -18,11 +18,11 @@ import (
 )
 
 // Progress writes the snapshot periodically while a run changes the state, so that readers of the backend see the
-// progress. It wraps the store of the run, and records what is committed; it writes concurrently with the run, one
-// snapshot at a time. A slow or unavailable backend delays only the next of these snapshots.
+// progress. It wraps the store of the run, and gathers the changes of its commits. It writes concurrently with the run,
+// one snapshot at a time. A slow or unavailable backend delays only the next of these snapshots.
 //
-// The snapshot has the serial that the version in progress will have. The store's mark says that it is not a
-// version, so the next Push always writes.
+// The snapshot has the serial that the version in progress will have. The store's mark says that it is not a version,
+// so the next Push always writes.
 type Progress struct {
 	journal.Store
 	Sync      *Sync

@@ -338,8 +338,8 @@ func (y *Sync) adoptRemoval(ctx context.Context, p *comparison, lockID string) (
 	if s.IsEmpty() {
 		return "", nil
 	}
-	return fmt.Sprintf("%s was removed, so nothing is taken to exist any more. The state of before had %s and is "+
-		"kept: \"%s\" brings it back.",
+	return fmt.Sprintf("%s was removed, so the state is empty now. The previous state had %s and is kept: \"%s\" "+
+		"restores it.",
 		p.where, instances(len(s.Addrs())), y.restore(p.head.Serial)), nil
 }
 
@@ -369,7 +369,7 @@ func (y *Sync) adopt(ctx context.Context, p *comparison, lockID string, theirs *
 			"which was adopted.", p.where, theirs.Serial, p.head.Serial))
 	}
 	if len(says) > 0 && !ours.IsEmpty() {
-		says = append(says, fmt.Sprintf("The state of before had %s and is kept: \"%s\" brings it back.",
+		says = append(says, fmt.Sprintf("The previous state had %s and is kept: \"%s\" restores it.",
 			instances(len(ours.Addrs())), y.restore(p.head.Serial)))
 	}
 	if kept > 0 {
@@ -470,7 +470,7 @@ func conflict(p *comparison, theirs *state.State, restore string) diag.List {
 			"(serial %d, lineage %s), most likely because a command was interrupted. Neither may be dropped "+
 			"silently.\n\n"+
 			"To keep what the store has, run \"%s\". To keep the snapshot, run \""+diag.Program()+" state push -force "+
-			"FILE\" with a copy of it. What is not kept stays readable as an earlier version.",
+			"FILE\" with a copy of it. The other state stays readable as an earlier version.",
 		p.where, theirs.Serial, theirs.Lineage, p.head.Serial, p.head.Lineage, restore), nil)
 }
 

@@ -142,8 +142,8 @@ func TestARemovedSnapshotEmptiesTheStateAndSaysHowToGetItBack(t *testing.T) {
 	w.push()
 	before := w.load()
 	ok(t, w.b.Write(t.Context(), ws, nil))
-	is(t, w.pull(), `inmem:default was removed, so nothing is taken to exist any more. The state of before had one `+
-		`instance and is kept: "coordinator state restore 1" brings it back.`)
+	is(t, w.pull(), `inmem:default was removed, so the state is empty now. The previous state had one instance and `+
+		`is kept: "coordinator state restore 1" restores it.`)
 	is(t, w.load().IsEmpty(), true)
 	is(t, w.pull(), "")
 	kept, err := w.store.LoadVersion(t.Context(), ws, before.Serial)
@@ -318,7 +318,7 @@ func TestASnapshotThatWasEmptiedIsDamageAndNoRemoval(t *testing.T) {
 	is(t, len(w.others().Addrs()), 2)
 
 	ok(t, os.Remove(file)) // that is a decision
-	is(t, strings.Contains(w.pull(), "was removed, so nothing is taken to exist"), true)
+	is(t, strings.Contains(w.pull(), "was removed, so the state is empty now"), true)
 	is(t, w.load().IsEmpty(), true)
 }
 

@@ -31,7 +31,7 @@ func (xor) Wrap(_ context.Context, ref wire.TaskRef, data []byte) ([]byte, error
 	return append([]byte("sealed:"), data...), nil
 }
 
-func (xor) Unwrap(_ context.Context, ref wire.TaskRef, data []byte, _ *wire.Held) ([]byte, error) {
+func (xor) Unwrap(_ context.Context, ref wire.TaskRef, data []byte, _ *wire.Reservation) ([]byte, error) {
 	plain, ok := bytes.CutPrefix(data, []byte("sealed:"))
 	if !ok {
 		return nil, errors.New("not sealed")

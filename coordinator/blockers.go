@@ -69,13 +69,14 @@ func (x *executor) blockers(limit string) (addresses []string, holders []loop.Ho
 	return addresses, holders, nil
 }
 
-// memory is what is known about a run that holds permits.
+// memory has the known facts about a run that holds permits.
 type memory struct {
 	past   loop.Past
 	holder loop.Holder
 }
 
-// recall finds out what is known about the run of a permit. The journal of another coordinator's run is not here.
+// recall collects the known facts about the run of a permit. The journal of another coordinator's run is not available
+// here.
 func (x *executor) recall(r wire.PermitRequest, silent map[string]wire.Silence) memory {
 	m := memory{holder: loop.Holder{Run: r.Run, Coordinator: r.Coordinator}}
 	switch silent[r.Coordinator] {

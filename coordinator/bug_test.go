@@ -109,7 +109,7 @@ func TestABugEndsItsRunWithItsTraceAndNoOtherRun(t *testing.T) {
 				end := make(chan struct{})
 				for i, p := range []program.Program{good, bad} {
 					o := applyOptions(conn, stores[i], p, fmt.Sprintf("a%d-", i))
-					// what the bug leaves in doubt keeps its permits
+					// operations that the bug leaves in doubt keep their permits
 					o.Hub, o.RunID, o.Parallelism = shared, fmt.Sprintf("run%d", i), 1000
 					beginNamed(t, stores[i], o.RunID, 60)
 					if i == 1 {

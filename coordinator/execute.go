@@ -45,7 +45,7 @@ type executor struct {
 	called     map[string]bool // that the run has called on the fast lane
 }
 
-// known is what the executor knows about an attempt. It checks the messages about the attempt against that.
+// known is the executor's record of an attempt. Messages about the attempt are checked against it.
 type known struct{ pool, address string }
 
 func newExecutor(o Options, i *inbox) *executor {
@@ -59,18 +59,18 @@ func newExecutor(o Options, i *inbox) *executor {
 	return x
 }
 
-// start starts the goroutines that watch the transport.
+// start starts the goroutines that receive from the transport.
 func (x *executor) start(ctx context.Context) {
 	x.ctx = ctx
 	if x.spans.on = trace.On(ctx); x.spans.on {
 		x.spans.of = map[int]vertexSpan{}
 	}
 	x.spawn(x.announceWorkers)
-	x.spawn(x.watchWorkers)
+	x.spawn(x.receiveHeartbeats)
 	if x.Store != nil {
 		x.spawn(x.save.run)
 		x.spawn(x.fetch)
-		x.spawn(x.watchControl)
+		x.spawn(x.receiveControl)
 		x.spawn(x.probe)
 	}
 }
@@ -207,7 +207,7 @@ func (x *executor) prepare(a loop.Prepare) {
 // resume there.
 func unfinished(address string) diag.List {
 	return diag.Errors("This operation cannot be resumed",
-		fmt.Sprintf("The run was interrupted between the two operations on %s, and this command cannot resume there. "+
+		fmt.Sprintf("The run was interrupted between the two operations on %s, and this command cannot resume it there. "+
 			"The state has the result of the first one; the next plan shows what is left to do.",
 			address), nil).WithAddress(address)
 }
@@ -231,8 +231,8 @@ func (x *executor) call(a loop.Call) {
 		}
 	}
 	// The fast lane persists nothing, so nothing is sealed; large messages go through blobs.
-	held := x.Hub.Room.For(a.Pool)
-	defer held.Give()
+	held := x.Hub.Budget.For(a.Pool)
+	defer held.Release()
 	packer := wire.Packer{Run: x.RunID, Blobs: x.Hub, Incoming: x.Hub.PoolBlobs(a.Pool), Rand: rand.Reader, Held: held}
 	about := wire.CallSubject(a.Pool)
 	x.mu.Lock()
@@ -290,7 +290,7 @@ func (x *executor) remember(id wire.AttemptID, k known) {
 	x.pools[k.pool] = true
 }
 
-// attempt returns what is known about an attempt of this run; false if it was not dispatched to the pool.
+// attempt returns the record of an attempt of this run; false if it was not dispatched to the pool.
 func (x *executor) attempt(id wire.AttemptID, pool string) (known, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

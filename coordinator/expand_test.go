@@ -17,7 +17,7 @@ import (
 // opened is an envelope that does not encrypt.
 type opened struct{ Envelope }
 
-func (opened) Unwrap(ctx context.Context, ref wire.TaskRef, data []byte, held *wire.Held) ([]byte, error) {
+func (opened) Unwrap(ctx context.Context, ref wire.TaskRef, data []byte, held *wire.Reservation) ([]byte, error) {
 	return wire.Packer{Held: held}.Unpack(ctx, wire.ResultSubject(ref), data)
 }
 
@@ -58,7 +58,7 @@ func TestLargeResultsOfAllRunsWaitForRoomAndPoolsDoNotWaitForEachOther(t *testin
 		shared := hub.New(system.Connect("coordinator"), "c1")
 		defer func() { _ = shared.Close() }()
 		slow := &slowClaims{now: map[string]int{}, leave: make(chan struct{})}
-		shared.Claims, shared.Room = slow, wire.NewRoom(8<<20)
+		shared.Claims, shared.Budget = slow, wire.NewMemoryBudget(8<<20)
 		large, err := wire.Packer{}.Pack(ctx, "s",
 			wire.EncodeResult(&wire.Result{Doubt: strings.Repeat("x", 3<<20)}))
 		if err != nil {

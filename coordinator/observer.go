@@ -65,7 +65,7 @@ func (Silent) Waiting([]loop.Wait)                                             {
 func (Silent) Counts(loop.Counts)                                              {}
 func (Silent) Diagnostics(diag.List)                                           {}
 
-// tell passes what the loop shows to the observer.
+// tell passes an action that informs views to the observer.
 func (r *Runner) tell(s loop.Shown) {
 	if r.tracer != nil {
 		r.tracer.Shown(s)
@@ -97,7 +97,7 @@ func (r *Runner) tell(s loop.Shown) {
 	}
 }
 
-// called returns what finds out what people call the object of a vertex.
+// called returns a function that returns the attribute by which people identify the object of a vertex, and its value.
 func (r *Runner) called(vertex int) func() (key, id string) {
 	return func() (key, id string) {
 		if called := r.Program.Describe(vertex).Called; called != nil {

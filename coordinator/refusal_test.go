@@ -140,8 +140,8 @@ func TestARunWhoseMessageStoreNeverRecoversEndsAndIsResumed(t *testing.T) {
 	})
 }
 
-// Actions that must succeed before the end of a run, such as the acknowledgement of a result, were repeated for ever,
-// whatever the error was: a run without the permission to acknowledge never ended.
+// Actions that must succeed before the end of a run, such as the acknowledgement of a result, were repeated for ever
+// after any error: a run without the permission to acknowledge never ended.
 func TestWhatIsNotPermittedIsNotRepeatedForEver(t *testing.T) {
 	for _, name := range []string{"Delivery.Ack", "DeclareLimit", "Acquire", "PublishTask"} {
 		t.Run(name, func(t *testing.T) {

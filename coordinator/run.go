@@ -31,7 +31,7 @@ const readOnly = "read-"
 // release the permits.
 func Reader(id string) string { return readOnly + id }
 
-// Options say what to run, and with which store, transport and limits.
+// Options are the program of a run, and its store, transport and limits.
 type Options struct {
 	Program program.Program
 	// Hub is the connection to the workers; the run belongs to the hub's coordinator. A resumed run needs a hub with the
@@ -77,8 +77,8 @@ type Options struct {
 	Durations Values
 	Kind      string
 
-	// DoubtWait is how long the run waits for the result of an operation in doubt when nothing else keeps it from ending;
-	// 0 means 30 s.
+	// DoubtWait is how long the run waits for the result of an operation in doubt when it could end otherwise; 0 means 30
+	// s.
 	DoubtWait time.Duration
 	// Settle is how long after its start the run waits for heartbeats before it takes a silent pool for one without
 	// workers; 0 means 2 s.
@@ -112,7 +112,7 @@ type Values interface {
 // reverses Wrap.
 type Envelope interface {
 	Wrap(ctx context.Context, ref wire.TaskRef, data []byte) ([]byte, error)
-	Unwrap(ctx context.Context, ref wire.TaskRef, data []byte, held *wire.Held) ([]byte, error)
+	Unwrap(ctx context.Context, ref wire.TaskRef, data []byte, held *wire.Reservation) ([]byte, error)
 }
 
 // Bug is the error of a run that ended with a panic, which is a bug in Millipede. It has the stack trace.
@@ -129,7 +129,7 @@ type Runner struct {
 	tracer Tracer // the observer, if it is one; else nil
 	// earlier are the pools to which earlier processes of the run have dispatched tasks.
 	earlier []string
-	former  *former // what a resumed run knows of earlier processes' permits; else nil
+	former  *former // the permits of earlier processes of a resumed run; nil for a new run
 
 	records []loop.Record // of one step
 }

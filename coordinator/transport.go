@@ -77,7 +77,7 @@ func (c *committer) run() {
 			}
 			hit(batch, after)
 			done := batch
-			batch = c.next() // what has arrived meanwhile; records that follow from this batch go into a later one
+			batch = c.next() // for messages that have arrived meanwhile; records that follow from this batch go into a later one
 			c.x.inbox.put(loop.Committed{Records: done})
 		}
 	}
@@ -128,17 +128,17 @@ func (x *executor) announceWorkers() {
 	x.inbox.put(loop.Surveyed{})
 }
 
-// watchWorkers passes heartbeats to the loop.
-func (x *executor) watchWorkers() {
-	x.keepWatching(func() error {
-		return x.Hub.WatchWorkers(x.ctx, func(h wire.Heartbeat) { x.inbox.put(loop.Beat{Heartbeat: h}) })
+// receiveHeartbeats passes heartbeats to the loop.
+func (x *executor) receiveHeartbeats() {
+	x.keepSubscribed(func() error {
+		return x.Hub.SubscribeHeartbeats(x.ctx, func(h wire.Heartbeat) { x.inbox.put(loop.Beat{Heartbeat: h}) })
 	})
 }
 
-// watchControl passes requests of other processes to cancel the run to the loop.
-func (x *executor) watchControl() {
-	x.keepWatching(func() error {
-		return x.Hub.WatchControl(x.ctx, func(c wire.Control) {
+// receiveControl passes requests of other processes to cancel the run to the loop.
+func (x *executor) receiveControl() {
+	x.keepSubscribed(func() error {
+		return x.Hub.SubscribeControl(x.ctx, func(c wire.Control) {
 			if c.Kind == "cancel" && (c.Run == x.RunID || c.Run == x.Hub.Coordinator()) {
 				x.inbox.put(loop.Interrupted{Cancel: true})
 			}
@@ -146,10 +146,10 @@ func (x *executor) watchControl() {
 	})
 }
 
-// keepWatching restarts a watch that fails, until the run ends.
-func (x *executor) keepWatching(watch func() error) {
+// keepSubscribed renews a subscription that fails, until the run ends.
+func (x *executor) keepSubscribed(subscribe func() error) {
 	for {
-		err := watch()
+		err := subscribe()
 		var b *Bug
 		switch {
 		case errors.As(err, &b):
@@ -186,8 +186,8 @@ func (x *executor) read(n int, d wire.Delivery) {
 	}
 	var err error
 	if x.Envelope != nil {
-		held := x.Hub.Room.For(ref.Pool)
-		defer held.Give()
+		held := x.Hub.Budget.For(ref.Pool)
+		defer held.Release()
 		data, err = x.Envelope.Unwrap(x.ctx, ref, data, held)
 	}
 	var result *wire.Result

@@ -173,7 +173,7 @@ func TestAWorkerOfAPoolAnswersCallsAndBeats(t *testing.T) {
 	}()
 	watched := make(chan error, 1)
 	go func() {
-		watched <- worker.WatchControl(serving, "eu", func(c wire.Control) {
+		watched <- worker.SubscribeControl(serving, "eu", func(c wire.Control) {
 			if err := worker.Beat(ctx, wire.Heartbeat{Worker: "w", Pools: []string{"eu"}}); err != nil {
 				t.Error(err)
 			}

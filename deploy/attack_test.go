@@ -64,8 +64,8 @@ func TestWhoOwnsAPoolReadsNoClaimAndNoKeyOfAnother(t *testing.T) {
 	}
 }
 
-// A heartbeat was believed whatever its subject: one of the pool eu could name a worker of us, end it, or have the keys
-// of all runs encrypted for itself; and with six large ones the coordinator used 534 MB.
+// The subject of a heartbeat was not checked: one of the pool eu could name a worker of us, end it, or have the keys of
+// all runs encrypted for itself; and with six large ones the coordinator used 534 MB.
 func TestWhoOwnsAPoolSpeaksForNoWorkerOfAnother(t *testing.T) {
 	g := start(t)
 	ctx, raw, us := t.Context(), g.raw("worker-eu"), g.connect("worker-us")
@@ -177,7 +177,7 @@ func TestWhoOwnsAPoolFillsNothingThatOthersNeed(t *testing.T) {
 	}
 	mark, err := g.coordinator.HighWater(ctx, []string{"eu", "us"})
 	g.no(err)
-	if mark.Of([]string{"us"}).Room() != nil || mark.Of([]string{"eu"}).Room() == nil {
+	if mark.Of([]string{"us"}).CheckSpace() != nil || mark.Of([]string{"eu"}).CheckSpace() == nil {
 		t.Errorf("full is %v", mark.Full)
 	}
 }

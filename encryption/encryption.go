@@ -49,8 +49,8 @@ func New(ctx context.Context, o Options) (*Encryption, diag.List) {
 	for _, m := range s.Methods {
 		if m.Type == unencryptedType {
 			diags = diags.Append(diag.New(diag.Warning, "Unencrypted method configured",
-				fmt.Sprintf("The method %q %q leaves what it is used for in the clear. It is there for migrations; "+
-					"remove it when yours is done.", m.Type, m.Name), s.at.Ptr()))
+				fmt.Sprintf("The method %q %q does not encrypt the data that it is used for. It is for migrations only; remove "+
+					"it when the migration is complete.", m.Type, m.Name), s.at.Ptr()))
 		}
 	}
 	e := &Encryption{remotes: map[string]*Target{}}

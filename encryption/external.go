@@ -29,7 +29,7 @@ func newExternalKeys(a given) (source, diag.List) {
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	k := &externalKeys{env: a.session.env}
+	k := &externalKeys{env: a.request.env}
 	return k, diags.Append(a.take(content, "command", cty.List(cty.String), &k.command))
 }
 

@@ -78,8 +78,8 @@ func (a given) keyPair(e hcl.Expression) (pair, diag.List) {
 	parts := v.AsValueMap()
 	encryption, ok := parts["encryption_key"]
 	if !ok {
-		return pair{}, diag.Errors("Missing encryption_key value", "What takes the place of a key provider has to "+
-			"have the attribute encryption_key.", &at)
+		return pair{}, diag.Errors("Missing encryption_key value", "A value that replaces a key provider must have the "+
+			"attribute encryption_key.", &at)
 	}
 	var p pair
 	var more diag.List

@@ -115,7 +115,7 @@ func newExternalMethod(a given) (method, diag.List) {
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	m := &externalMethod{env: a.session.env}
+	m := &externalMethod{env: a.request.env}
 	if attr, ok := content.Attributes["keys"]; ok {
 		keys, more := a.keyPair(attr.Expr)
 		diags = diags.Append(more)

@@ -45,7 +45,7 @@ type derivation struct {
 
 func newPBKDF2(a given) (source, diag.List) {
 	p := &passphrase{how: derivation{Iterations: 600_000, Hash: "sha512", Length: 32}, salt: 32, name: a.subject,
-		keys: a.session.keys}
+		keys: a.request.keys}
 	content, diags := a.content(nil, []string{"passphrase", "chain", "key_length", "iterations", "hash_function",
 		"salt_length"})
 	if diags.HasErrors() {

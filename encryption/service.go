@@ -28,7 +28,7 @@ type Kind struct {
 	Env       map[string][]string
 	Defaults  map[string]cty.Value
 	Conflicts [][2]string
-	// Open checks what the schema cannot express, and prepares the service. Diagnostics about an argument have its
+	// Open checks rules that the schema cannot express, and prepares the service. Diagnostics about an argument have its
 	// path (Arguments.Problem). It may use the network, within ctx.
 	Open func(ctx context.Context, s cloud.Environment, args arguments.Arguments) (KeyService, diag.List)
 }
@@ -55,9 +55,9 @@ type opened struct {
 	service KeyService
 }
 
-// service returns the source that uses a key service. The service is opened once for all sessions with the same
+// service returns the source that uses a key service. The service is opened once for all requests with the same
 // arguments.
-func (x *session) service(kind *Kind, k keyProvider, a given) (source, diag.List) {
+func (x *keyRequest) service(kind *Kind, k keyProvider, a given) (source, diag.List) {
 	value, diags := a.object(kind.Schema)
 	if diags.HasErrors() {
 		return nil, diags

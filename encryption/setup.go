@@ -28,8 +28,8 @@ type setup struct {
 	env   cloud.Environment
 }
 
-// session is one request for the keys of a method: with the metadata of encrypted data or, for encrypting, without.
-type session struct {
+// keyRequest is one request for the keys of a method: with the metadata of encrypted data or, for encrypting, without.
+type keyRequest struct {
 	*setup
 	ctx  context.Context
 	in   metadata // nil for encrypting
@@ -46,7 +46,7 @@ func (s *setup) method(ctx context.Context, b methodBlock, in, out metadata) (me
 			fmt.Sprintf("There is no encryption method %q; there are %s.",
 				b.Type, strings.Join(slices.Sorted(maps.Keys(methodKinds)), ", ")), s.settings.at.Ptr())
 	}
-	x := &session{setup: s, ctx: ctx, in: in, out: out, done: map[string]cty.Value{}}
+	x := &keyRequest{setup: s, ctx: ctx, in: in, out: out, done: map[string]cty.Value{}}
 	m, diags := kind(given{x, b.Body, "encryption.method." + b.Type + "." + b.Name, nil})
 	if diags.HasErrors() {
 		return nil, diags
@@ -54,9 +54,9 @@ func (s *setup) method(ctx context.Context, b methodBlock, in, out metadata) (me
 	return m, diags
 }
 
-// given are the arguments of a block, with the session that evaluates them.
+// given are the arguments of a block, with the request that evaluates them.
 type given struct {
-	session *session
+	request *keyRequest
 	body    hcl.Body
 	subject string
 	stack   []string // the key providers that depend on the block, outermost first
@@ -99,9 +99,9 @@ func (a given) evaluate(e hcl.Expression) (cty.Value, diag.List) {
 		return cty.DynamicVal, diags
 	}
 	ctx := &hcl.EvalContext{}
-	if a.session.static != nil {
+	if a.request.static != nil {
 		var more diag.List
-		ctx, more = a.session.static.Context(plain, config.StaticUse{Subject: a.subject, Range: a.session.settings.at})
+		ctx, more = a.request.static.Context(plain, config.StaticUse{Subject: a.subject, Range: a.request.settings.at})
 		if diags = diags.Append(more); diags.HasErrors() {
 			return cty.DynamicVal, diags
 		}
@@ -128,17 +128,17 @@ func (a given) keysOf(t hcl.Traversal) (typ, named string, v cty.Value, diags di
 		return "", "", cty.NilVal, diag.Errors("Invalid Key Provider expression format", "A key provider is named as "+
 			"key_provider.TYPE.NAME.", &at)
 	}
-	k, ok := a.session.settings.keyProvider(typ, named)
+	k, ok := a.request.settings.keyProvider(typ, named)
 	if !ok {
 		return "", "", cty.NilVal, diag.Errors("Reference to undeclared key provider",
 			fmt.Sprintf("The encryption block has no key_provider %q %q.", typ, named), &at)
 	}
-	v, diags = a.session.provide(k, a.stack)
+	v, diags = a.request.provide(k, a.stack)
 	return typ, named, v, diags
 }
 
-// provide returns the keys of a key provider as expressions see them; they are computed once in a session.
-func (x *session) provide(k keyProvider, stack []string) (cty.Value, diag.List) {
+// provide returns the keys of a key provider as expressions see them; they are computed once for a request.
+func (x *keyRequest) provide(k keyProvider, stack []string) (cty.Value, diag.List) {
 	address := k.address()
 	if v, ok := x.done[address]; ok {
 		return v, nil
@@ -182,7 +182,7 @@ func (x *session) provide(k keyProvider, stack []string) (cty.Value, diag.List) 
 
 // source makes a key provider from its block. stack are the key providers that depend on it, with itself as the
 // last.
-func (x *session) source(k keyProvider, stack []string) (source, diag.List) {
+func (x *keyRequest) source(k keyProvider, stack []string) (source, diag.List) {
 	a := given{x, k.Body, "encryption.key_provider." + k.Type + "." + k.Name, stack}
 	if own, ok := ownKinds[k.Type]; ok {
 		return own(a)

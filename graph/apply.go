@@ -30,23 +30,24 @@ type ApplyOptions struct {
 
 // BuildApply makes the apply graph of a plan.
 //
-// Every vertex of the plan graph that stands for a named value, or for the end of a resource, becomes a Sync vertex
-// (an output or a check an evaluating one), so the order passes through what does not change, with O(V+E) edges.
-// Every change is one or two vertices: what makes (ApplyObject, ReadObject, OpenObject), and what ends
-// (DestroyObject). The order of endings is the reverse of the order of makings; where both meet:
+// Every vertex of the plan graph for a named value, or for the end of a resource, becomes a Sync vertex (an output or a
+// check becomes an evaluating one). So the order passes through unchanged values, with O(V+E) edges. Every change
+// becomes one or two vertices: a making (ApplyObject, ReadObject, OpenObject), and an ending (DestroyObject). The order
+// of endings is the reverse of the order of makings. Between makings and endings these rules hold:
 //
-//   - an object ends before what it depends on ends;
-//   - an object that is replaced ends before its new one is made, and before what depends on it changes, unless it
-//     is created first: then it ends after its new one is made and after what depends on it has changed;
-//   - an object is changed or made only after what depended on it and ends has ended, unless that is created first;
-//   - a provider is configured before its objects end. Where its configuration depends on objects that change in the
-//     same plan, it gets their new values, and those do not wait until its objects have ended. In a destroy, which
-//     makes no new values, they do: the provider needs them.
+//   - an object ends before its dependencies end;
+//   - a replaced object ends before its new object is made and before its dependents change. If the new object is
+//     created first, the old one ends after that, and after the dependents have changed;
+//   - an object is changed or made only after those of its dependents that end have ended, except dependents whose new
+//     object is created first;
+//   - a provider is configured before its objects end. If its configuration depends on objects that change in the same
+//     plan, it gets their new values, and these objects do not wait for the endings of the provider's objects. In a
+//     destroy, which makes no new values, they do wait: the provider needs them until then.
 //
-// What an object depends on is what its block refers to, and what the state recorded for it, whatever the
-// configuration says now. The two may contradict each other, so that objects wait for each other in a circle. Then
-// the order is made with fewer edges (see variants); OpenTofu refuses such plans. A destroy always has an order. If
-// another plan has none, circle names the objects, and the graph cannot be carried out.
+// The dependencies of an object are the references of its block, and the dependencies that the state has recorded for
+// it. The two may contradict each other, so that objects wait for each other in a circle. Then the graph is made with
+// fewer edges (see variants); OpenTofu refuses such plans. For a destroy there is always an order. If there is none for
+// another plan, circle names the objects of a circle, and the graph cannot be executed.
 func BuildApply(s *Static, p *plan.Plan, o ApplyOptions) (g plan.Graph, circle []string) {
 	for _, t := range variants(p, o) {
 		tried := build(s, p, o, t)
@@ -54,7 +55,7 @@ func BuildApply(s *Static, p *plan.Plan, o ApplyOptions) (g plan.Graph, circle [
 		if found == nil {
 			return tried, nil
 		}
-		g, circle = tried, found // the last one is that which nothing opens
+		g, circle = tried, found // after the last variant, the circle that remains
 	}
 	return g, circle
 }
@@ -76,14 +77,14 @@ type variant struct {
 // variants returns the ways to make the graph, in the order in which they are tried. Each gives up a part of the order
 // that is less important than the parts that remain:
 //
-//   - Objects are made without regard to what was recorded alone, which OpenTofu does not try.
-//   - In a plan that refreshed nothing, the endings go by what was recorded alone.
-//   - What was recorded does not hold between objects of different providers, except in a destroy.
-//   - The endings go by what was recorded alone, in every plan.
-//   - That does not hold between different providers, in a destroy, too: objects end before those from which their
-//     provider is configured.
-//   - Nothing but other endings and the making of the same object waits for an ending, nor the other way round. In a
-//     destroy, which makes nothing, such a graph cannot have a circle.
+//   - Dependencies that are only recorded do not order makings. (OpenTofu never lets them do that.)
+//   - In a plan that refreshed nothing, the recorded dependencies alone order the endings.
+//   - Recorded dependencies between objects of different providers are ignored, except in a destroy.
+//   - The recorded dependencies alone order the endings, in every plan.
+//   - The same without recorded dependencies between different providers, also in a destroy: objects end before the
+//     objects from which their provider is configured.
+//   - Endings are ordered only relative to other endings, and to the making of the same object. In a destroy, which
+//     makes nothing, such a graph cannot have a circle.
 func variants(p *plan.Plan, o ApplyOptions) []variant {
 	out := []variant{{}, {endingsOnly: true}}
 	alone := variant{endingsOnly: true, recordedAlone: true}
@@ -104,7 +105,7 @@ func variants(p *plan.Plan, o ApplyOptions) []variant {
 		bare: true})
 }
 
-// circleIn returns the changes on a cycle of a graph, each of which depends on the next one; nil if there is none.
+// circleIn returns the changes on a cycle of a graph, each before the change that it depends on; nil if there is none.
 func circleIn(g plan.Graph) []string {
 	d := dag.New(len(g.Vertices))
 	for _, e := range g.Edges {
@@ -285,8 +286,8 @@ func endsObject(c *plan.Change) bool {
 	return false
 }
 
-// makings orders the makings: after what their blocks refer to or, for a reference to one instance, after that one
-// alone.
+// makings orders the makings: each comes after the targets of its block's references or, for a reference to one
+// instance, after that instance alone.
 func (b *applyBuilder) makings() {
 	for i := range b.s.Nodes {
 		n := &b.s.Nodes[i]
@@ -402,7 +403,7 @@ func (b *applyBuilder) endings() {
 		case b.bare:
 			m.provider(v, c)
 		default:
-			m.place(v, c)
+			m.order(v, c)
 		}
 	}
 	m.recorded()

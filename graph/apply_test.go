@@ -146,7 +146,7 @@ func TestTheOrderOfAnApply(t *testing.T) {
 			modules: root(block("a", "")), prior: []string{"t.a: t.o", "t.o"}, changes: "t.a delete, t.o delete",
 			order: []string{"D(t.a) < D(t.o)"},
 		},
-		// Only resources without a block went by what was recorded, so these ended at once.
+		// Only resources without a block were ordered by the recorded dependencies, so these ended at once.
 		"an object ends before what it was made from, though its block does not refer to that any more": {
 			modules: root(block("a", "") + block("b", "")), prior: []string{"t.a", "t.b: t.a"},
 			changes: "t.a delete, t.b delete",

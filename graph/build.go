@@ -33,7 +33,8 @@ type builder struct {
 	s    *Static
 	// callDepends are the vertices that the depends_on of a module call names, by the called module.
 	callDepends map[addr.Module][]int
-	// whole is what has the edges of a reference to a whole module: such references come several times in a block.
+	// whole has the vertices that already have the edges of a reference to a whole module: such references come several
+	// times in a block.
 	whole map[wholeModule]bool
 }
 
@@ -174,7 +175,7 @@ func (b *builder) references() {
 	}
 }
 
-// imports makes a resource depend on what its import blocks refer to. refs are the references of its own block.
+// imports makes a resource depend on the references of its import blocks. refs are the references of its own block.
 func (b *builder) imports(i int, m addr.Module, refs []eval.Reference) {
 	importing := b.refs.ImportReferences(&b.s.Nodes[i])
 	if len(importing) == 0 {
@@ -196,7 +197,7 @@ func (b *builder) imports(i int, m addr.Module, refs []eval.Reference) {
 	}
 }
 
-// edgesOf makes vertex i depend on what references in module m name.
+// edgesOf makes vertex i depend on the targets of references in module m.
 func (b *builder) edgesOf(i int, m addr.Module, refs []eval.Reference) {
 	single := false
 	for _, r := range refs {
@@ -225,7 +226,7 @@ func (b *builder) edgesOf(i int, m addr.Module, refs []eval.Reference) {
 	}
 }
 
-// edgesTo makes vertex i depend on what a reference in module m names.
+// edgesTo makes vertex i depend on the targets of a reference in module m.
 func (b *builder) edgesTo(i int, m addr.Module, r *addr.Reference) {
 	switch s := r.Subject.(type) {
 	case addr.ModuleCall:
@@ -237,14 +238,15 @@ func (b *builder) edgesTo(i int, m addr.Module, r *addr.Reference) {
 		if b.isEndOf(before, i) {
 			continue // a block that refers to itself has a diagnostic of its own, where that is a mistake
 		}
-		if before != i || b.s.Nodes[i].Kind == CallNode { // what else refers to itself has a diagnostic of its own
+		if before != i || b.s.Nodes[i].Kind == CallNode { // other self-references have diagnostics of their own
 			b.s.Graph.Edge(before, i)
 		}
 	}
 }
 
-// edgesToModule makes vertex i depend on all resources in a module and below: what refers to the module as a whole, as
-// module.m[each.key].x does, comes after all of it, as in OpenTofu, and not after what the outputs are made of alone.
+// edgesToModule makes vertex i depend on all resources in a module and below. As in OpenTofu, a reference to a module
+// as a whole, such as module.m[each.key].x, waits for the whole module, and not only for the resources that its outputs
+// use.
 func (b *builder) edgesToModule(i int, m addr.Module, name string) {
 	at := wholeModule{i, m.Child(name)}
 	if b.whole[at] {
@@ -332,7 +334,7 @@ func (b *builder) dependedOn(m addr.Module, r *addr.Reference) []int {
 		name = subject.Name
 	case addr.ModuleCallInstance:
 		name = subject.Name
-	default: // an output of a module is what it is made from, no more
+	default: // an output of a module depends only on its own references
 		return b.s.Targets(m, r)
 	}
 	call, ok := b.s.Find(CallNode, m, addr.ModuleCall{Name: name})

@@ -18,7 +18,7 @@ type Closure struct {
 	universe *state.Universe
 	// bits has for each end of a resource its bit, and -1 for other vertices.
 	bits []int32
-	// sets has for each vertex what it depends on; nil for nothing. Vertices share sets.
+	// sets has the dependencies of each vertex; nil for none. Vertices share sets.
 	sets []bitset
 
 	mu    sync.Mutex // guards lists
@@ -30,7 +30,7 @@ func NewClosure(s *Static) *Closure {
 	return &Closure{s: s, lists: map[int]*state.Dependencies{}}
 }
 
-// NewRecordedClosure returns the closure for what is recorded with changed objects: references of import blocks do not
+// NewRecordedClosure returns the closure that is recorded with changed objects: references of import blocks do not
 // count, because an object does not depend on them once it is imported.
 func NewRecordedClosure(s *Static) *Closure {
 	c := NewClosure(s)
@@ -63,7 +63,7 @@ func (s *Static) reach(numbers map[addr.ConfigResource]int32, size int, skipped 
 	}
 	order, _ := s.Graph.Order()
 	for _, v := range order {
-		if v < len(s.Nodes) { // else an instance: its resource stands for it
+		if v < len(s.Nodes) { // else an instance: its resource represents it
 			sets[v] = s.union(v, ends, sets, size, skipped)
 		}
 	}
@@ -134,9 +134,10 @@ func (c *Closure) Resources(v int) *state.Dependencies {
 	return set
 }
 
-// CreatedFirst returns the resources whose objects are created before the old ones are destroyed: those that say
-// so, and everything that they depend on, even over an explicit false. Of resources without a block the state says it;
-// what those depended on is another matter (see precedence). What a plan does not cover asks for nothing.
+// CreatedFirst returns the resources whose new objects are created before the old ones are destroyed: those whose block
+// sets create_before_destroy, and all their dependencies, even if these set it to false. For resources without a block
+// the state has the value, and it does not extend to their dependencies (see precedence). Resources that the plan does
+// not cover are left out.
 func CreatedFirst(s *Static, prior *state.State, covered func(node int) bool) map[addr.ConfigResource]bool {
 	first := map[addr.ConfigResource]bool{}
 	forced := make([]bool, len(s.Nodes))

@@ -13,8 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// blocks makes a plan graph of n resource blocks, of which i refers to those that refersTo yields: vertex 2i is the
-// beginning of block i, 2i+1 its end.
+// blocks makes a plan graph of n resource blocks. Block i refers to the blocks that refersTo yields; vertex 2i is its
+// beginning, and 2i+1 its end.
 func blocks(n int, refersTo func(i int) []int) *Static {
 	s := &Static{Graph: dag.New(2 * n)}
 	for i := range n {

@@ -14,7 +14,8 @@ type mirror struct {
 	made              []int32
 	// first are the endings that wait until the dependents of their objects have changed.
 	first map[*plan.Change]bool
-	// late are the providers whose configuration depends on values that this plan makes, holding what they depend on.
+	// late are the providers whose configuration depends on values that this plan makes; holding are the vertices that
+	// these configurations depend on.
 	late, holding map[int]bool
 }
 
@@ -116,13 +117,13 @@ func (b *applyBuilder) mirrored(before, after NodeKind) bool {
 	return after != CloseNode && (!b.recordedAlone || after != ResourceNode || before == ProviderNode)
 }
 
-// place orders the ending v of change c by the configuration.
-func (m *mirror) place(v int32, c *plan.Change) {
+// order orders the ending v of change c by the configuration.
+func (m *mirror) order(v int32, c *plan.Change) {
 	b := m.b
 	r := c.Addr.Config()
 	first := m.first[c]
 	if making, ok := b.makes[c.Addr]; ok && first && c.Deposed != state.CurrentObject {
-		b.edge(making, v) // what it was deposed for may still fail, and leave it the best there is
+		b.edge(making, v) // its replacement may still fail; then the deposed object is the best there is
 	}
 	m.provider(v, c)
 	node, hasBlock := b.s.ResourceVertex(r)
@@ -143,8 +144,8 @@ func (m *mirror) place(v int32, c *plan.Change) {
 	}
 }
 
-// before makes what depends on a resource wait for the ending v of one of its objects. In a destroy that is only the
-// closing of ephemeral objects: the configurations of providers use the values from before.
+// before makes the dependents of a resource wait for the ending v of one of its objects. In a destroy, only the closing
+// of ephemeral objects waits, because the configurations of providers use the values from before.
 func (m *mirror) before(v int32, done int) {
 	b := m.b
 	if b.p.Mode != plan.Destroy {

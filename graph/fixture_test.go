@@ -159,7 +159,7 @@ func change(t testing.TB, text string) *plan.Change {
 		CreateBeforeDestroy: first || plan.Action(action) == plan.CreateThenDelete}
 }
 
-// remembered reads "t.a: t.b t.c": an object with what it depends on.
+// remembered reads "t.a: t.b t.c": an object with its dependencies.
 func remembered(t testing.TB, lines ...string) *state.State {
 	t.Helper()
 	s := state.Empty()

@@ -5,11 +5,11 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
-// Needed tells for each static vertex whether the apply of a plan has a use for its value: something refers to it that
-// is carried out, or is shown. That is every output of the root module, every check, and every resource that the plan
-// makes something of; and all that these refer to, except that a resource of which nothing is made needs nothing for
-// the sake of a root output or a check, which see what is stored. As in OpenTofu, the preconditions of outputs that are
-// not needed are not looked at again. The answer takes O(V+E).
+// Needed returns for each static vertex whether the apply of a plan needs its value. It needs the outputs of the root
+// module, the checks, and the resources in which the plan makes an object; and the values to which any of these refer.
+// There is one exception: root outputs and checks see the stored objects of a resource in which the plan makes none, so
+// they do not need its dependencies. As in OpenTofu, the preconditions of outputs that are not needed are not evaluated
+// again. Needed takes O(V+E).
 func Needed(s *Static, p *plan.Plan) []bool {
 	made := map[addr.ConfigResource]bool{}
 	for _, c := range p.Changes {

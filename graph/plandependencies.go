@@ -9,10 +9,10 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// PlanDependencies computes what a plan writes, reads and keeps, from its apply graph. It writes what it changes. It
-// reads the instances whose values flow into the writes over any number of steps, including instances that do not
-// change, data, and whatever determined the number of instances. stored is the state as it is stored, before moves and
-// refreshing. It takes O(V+E).
+// PlanDependencies computes from the apply graph of a plan the instances that the plan writes, reads and keeps. Writes
+// are the instances that it changes. Reads are the instances whose values flow into the writes over any number of
+// steps: including instances that do not change, data, and values that determined the number of instances. stored is
+// the state as it is stored, before moves and refreshing. It takes O(V+E).
 func PlanDependencies(s *Static, p *plan.Plan, stored *state.State, o ApplyOptions) *plan.Dependencies {
 	r := &dependencyFinder{s: s, p: p, g: p.Graph, out: &plan.Dependencies{}}
 	if len(r.g.Vertices) == 0 { // a plan that only refreshes has no order
@@ -44,7 +44,7 @@ func (r *dependencyFinder) found(stored *state.State) {
 // changes reports whether a change modifies its instance.
 func changes(c *plan.Change) bool { return c.Action != plan.NoOp || c.Moved() || c.Importing != nil }
 
-// writes lists what the plan changes, and the resources that it removes objects from.
+// writes lists the instances that the plan changes, and the resources that it removes objects from.
 func (r *dependencyFinder) writes() {
 	kept := map[addr.ConfigResource]bool{}
 	for _, c := range r.p.Changes {
@@ -135,7 +135,7 @@ func (r *dependencyFinder) reads(reached []bool) {
 		}
 	}
 	if whole != nil {
-		// Stored instances without a change: data that was read, and what targets leave out.
+		// Stored instances without a change: data that was read, and instances that targets leave out.
 		for abs, of := range r.p.Prior.Resources {
 			if !whole[abs.Config()] {
 				continue

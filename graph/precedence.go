@@ -6,13 +6,14 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// precedence decides which of the objects that only go wait until what depends on them has changed, as if something
-// new took their place first: those that the plan says are created first, deposed ones, and all that these depend
-// on. A replacement's own order is in its action, and stays.
+// precedence decides which objects that are destroyed or forgotten without a replacement wait until their dependents
+// have changed, as if a new object had been created first. These are the objects that the plan marks as created first,
+// deposed objects, and the dependencies of both. For a replacement, the order is part of its action.
 //
-// Where something that such an object depends on is replaced by ending first, its dependents change after that
-// ending, which comes after the object's own. Then the object goes like any other, or the order would be a circle.
-// That happens where create_before_destroy is still recorded of an object, but was taken out of the configuration.
+// If a dependency of such an object is replaced by destroying it first, the dependency's dependents change after that
+// ending, which comes after the object's own. Then the object is treated like any other, because the order would be a
+// circle otherwise. That happens if create_before_destroy is still recorded for an object, but was removed from the
+// configuration.
 func (b *applyBuilder) precedence() map[*plan.Change]bool {
 	plain, first := b.order()
 	out := map[*plan.Change]bool{}
@@ -33,8 +34,8 @@ func (b *applyBuilder) precedence() map[*plan.Change]bool {
 func onlyEnds(c *plan.Change) bool { return c.Action == plan.Delete || c.Action == plan.Forget }
 
 // forgetsAside reports whether a change forgets an object whose block says that the new one is created first.
-// Forgetting changes nothing outside of the state, so all that waits for it is the new object, which nothing else
-// may wait behind: what depends on it changes after that, and its other objects end still later.
+// Forgetting changes nothing outside of the state, so only the new object waits for it, and the ending needs no other
+// edges: the object's dependents change after the new object, and its other objects end still later.
 func forgetsAside(c *plan.Change) bool {
 	return c.Action == plan.ForgetThenCreate && c.CreateBeforeDestroy
 }
@@ -44,7 +45,7 @@ func forgetsAside(c *plan.Change) bool {
 func (b *applyBuilder) order() (plain, first map[addr.ConfigResource]bool) {
 	var ending, beginning []int
 	plain, first = map[addr.ConfigResource]bool{}, map[addr.ConfigResource]bool{}
-	var ended []state.Dependency // what is replaced by ending first
+	var ended []state.Dependency // resources that are replaced by destroying first
 	for _, c := range b.p.Changes {
 		r := c.Addr.Config()
 		node, hasBlock := b.s.ResourceVertex(r)

@@ -11,8 +11,8 @@ import (
 )
 
 // randomPlan is a configuration of a few resources that refer to earlier ones, objects (with orphans) that depend on
-// each other the same way, and changes as a planning run may choose them: created first is what says so, with all that
-// it depends on.
+// each other the same way, and changes as a planning run may choose them: objects whose block says so are created
+// first, and so are all their dependencies.
 func randomPlan(t testing.TB, chance *rand.Rand) (*Static, *plan.Plan, [][2]int) {
 	n := 2 + chance.IntN(7)
 	name := func(i int) string { return fmt.Sprintf("t.r%d", i) }

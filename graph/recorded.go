@@ -9,19 +9,19 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// recorded orders endings by the dependencies that the state recorded, where the configuration does not say the same:
-// of resources without a block, and of objects whose block does not refer any more to what they were made from. The
-// object of x depends on resource d, so:
+// recorded orders endings by the dependencies that only the state has recorded, and not the configuration: those of
+// resources without a block, and of objects whose block has lost a reference that it had when they were made. If the
+// object of x depends on resource d:
 //
 //   - x ends before d ends;
 //   - d is made or changed after x has ended, unless one of them is created first;
-//   - x is made or changed after d has ended, or before that, if d was created first. Where a new object of x is
-//     created first, it does not wait for d: it would wait for the end of the old x, too. (OpenTofu finds a circle
+//   - x is made or changed after d has ended, or before that, if d was created first. If a new object of x is created
+//     first, it does not wait for d, because it would then wait for the end of the old x, too. (OpenTofu finds a circle
 //     there.)
 //
-// What follows from other edges is not drawn, because recorded dependencies are transitive and there may be thousands
-// for each object: x ends before d without an edge of its own where an e between them ends, which depends on all that d
-// stands for (see top and bottom).
+// Edges that follow from other edges are left out, because recorded dependencies are transitive, and there may be
+// thousands for each object. So there is no edge between x and d if an e ends between them and depends on all resources
+// that d represents (see top and bottom).
 type recorded struct {
 	m *mirror
 	// resources are the resources that the plan changes, by number; sets are over these numbers.
@@ -31,8 +31,8 @@ type recorded struct {
 	into      map[*state.Universe][]int32
 	// configured has for each static vertex its dependencies in the configuration.
 	configured []bitset
-	// circles has for each resource the number of the circle of recorded dependencies that it is part of, and -1 for
-	// none. It is nil unless the endings go by what was recorded alone.
+	// circles has for each resource the number of the circle of recorded dependencies that it is part of, and -1 for none.
+	// It is nil unless the recorded dependencies alone order the endings.
 	circles []int
 	// byReach are the numbers of the resources, those with the most recorded dependencies first.
 	byReach []int
@@ -41,10 +41,10 @@ type recorded struct {
 // resourceEndings are the vertices of a resource's objects.
 type resourceEndings struct {
 	addr.ConfigResource
-	plain, first []int32 // endings; first are those that wait until what depends on them has changed
+	plain, first []int32 // endings; first are those that wait until their dependents have changed
 	makings      []int32 // without those that are created first, or do not change
 	provider     addr.ProviderInstance
-	// all is what any of the ending objects recorded, common what each of those in plain did.
+	// all has the dependencies that any of the ending objects recorded, common those that all objects in plain recorded.
 	all, common bitset
 	// before comes before all endings, beforeFirst before those in first; gone comes after all in plain, and free after
 	// the endings that the makings wait for. Each is -1 while nothing needs it.
@@ -173,14 +173,14 @@ func (r *recorded) translation(u *state.Universe) []int32 {
 	return into
 }
 
-// configuration returns what each static vertex waits for, among the numbered resources.
+// configuration returns for each static vertex those of the numbered resources that it waits for.
 func (r *recorded) configuration() []bitset {
 	_, sets := r.m.b.s.reach(r.numbers, len(r.resources), nil)
 	return sets
 }
 
-// missing returns what the state recorded for the object of a change and the configuration does not say; nil for
-// nothing.
+// missing returns the dependencies that the state recorded for the object of a change and that the configuration does
+// not have; nil for none.
 func (r *recorded) missing(c *plan.Change) bitset {
 	if _, ok := r.numbers[c.Addr.Config()]; !ok {
 		return nil
@@ -199,8 +199,8 @@ func (r *recorded) missing(c *plan.Change) bitset {
 	return set
 }
 
-// findCircles finds the resources that depend on each other in a circle, by what was recorded for their objects at
-// different times.
+// findCircles finds the resources that depend on each other in a circle. Dependencies that were recorded for their
+// objects at different times can have circles.
 func (r *recorded) findCircles() {
 	left := r.belowCircles()
 	d := dag.New(len(r.resources))
@@ -342,8 +342,8 @@ func (r *recorded) bottom(set, missing bitset) bitset {
 	return out
 }
 
-// apart tells that no edge is drawn between a change and the objects of a resource: it would close a circle through a
-// provider that is configured with what the plan makes.
+// apart reports whether there is no edge between a change and the objects of a resource, because it would close a
+// circle through a provider whose configuration depends on the plan's new values.
 func (r *recorded) apart(c *plan.Change, d *resourceEndings) bool {
 	if r.m.b.withinProviders && c.Provider != d.provider {
 		return true

@@ -9,8 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// A block that refers to what was made from its own object had no order, so that not even a destroy was possible.
-// What was recorded decides alone then.
+// A block that refers to objects that were made from its own object had no order, so that not even a destroy was
+// possible. In this case the recorded dependencies alone decide.
 func TestWhatWasRecordedDecidesIfTheConfigurationContradictsIt(t *testing.T) {
 	modules := map[string]string{".": block("a", "x = t.b.id") + block("b", "")}
 	for action, mode := range map[string]plan.Mode{"delete": plan.Destroy, "delete-create": plan.Normal} {
@@ -31,8 +31,9 @@ func TestWhatWasRecordedDecidesIfTheConfigurationContradictsIt(t *testing.T) {
 	}
 }
 
-// What was recorded at different times, for objects that have not changed since, may itself be a circle, which nothing
-// opened: the objects could not be destroyed at all. The order that does not contradict itself still has to hold.
+// Dependencies that were recorded at different times, for objects that have not changed since, may form a circle, and
+// no variant removed it: the objects could not be destroyed at all. The order that does not contradict itself still has
+// to hold.
 func TestADestroyHasAnOrderWhateverWasRecorded(t *testing.T) {
 	p := &plan.Plan{Mode: plan.Destroy, Prior: remembered(t, "t.a: t.b t.c", "t.b: t.a t.c", "t.c", "t.d: t.a t.b t.c")}
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -52,8 +53,9 @@ func TestADestroyHasAnOrderWhateverWasRecorded(t *testing.T) {
 	}
 }
 
-// An object of a provider that is configured with what was made from the object cannot end before that: the provider's
-// configuration counts, or nothing could be destroyed.
+// A provider may be configured with values of an object (t.a) that was made from one of its own objects (u.b). By the
+// recorded dependencies t.a would end before u.b, but the provider of u.b needs t.a until then. So the provider's
+// configuration takes precedence, or nothing could be destroyed.
 func TestADestroyHasAnOrderIfAProviderContradictsWhatWasRecorded(t *testing.T) {
 	p := &plan.Plan{Mode: plan.Destroy, Prior: remembered(t, "t.a: u.b", "u.b", "t.c: t.a u.b")}
 	for _, name := range []string{"t.a", "u.b", "t.c"} {
@@ -68,8 +70,8 @@ func TestADestroyHasAnOrderIfAProviderContradictsWhatWasRecorded(t *testing.T) {
 	}
 }
 
-// What is created first goes after what depends on it has changed, and before what it was made from is replaced. Where
-// these contradict each other, the plan had no order.
+// An object that is created first ends after its dependents have changed, and before its own dependencies are replaced.
+// If these rules contradict each other, the plan had no order.
 func TestWhatIsCreatedFirstMayGoBeforeWhatDependsOnItHasChanged(t *testing.T) {
 	modules := map[string]string{
 		".": block("a", "") + block("x", "") + block("y", "x = [t.x.id, t.a.id]") + block("z", ""),

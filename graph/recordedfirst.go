@@ -6,12 +6,12 @@ import (
 )
 
 // RecordedFirst returns the instances for which the apply of a plan records create_before_destroy when it creates or
-// updates their objects. OpenTofu decides this for each instance, among what the apply changes: an instance has it if
-// its block says so, or if an instance with it that is changed, too, depends on it. A block that refers to a single
-// instance of a resource, by a constant key, depends on that one alone if the plan changes it, and else on all.
+// updates their objects. OpenTofu decides this for each changed instance: an instance has it if its block says so, or
+// if another changed instance that has it depends on this one. A block that refers to a single instance of a resource,
+// by a constant key, depends only on that instance if the plan changes it, and otherwise on all.
 //
-// The order of a replacement is another matter (see CreatedFirst): it is the same for all instances of a resource, and
-// does not depend on what else changes. The answer takes O(V+E).
+// The order of a replacement follows another rule (see CreatedFirst): it is the same for all instances of a resource,
+// and does not depend on other changes. RecordedFirst takes O(V+E).
 func RecordedFirst(s *Static, p *plan.Plan) map[addr.Instance]bool {
 	f := firstFinder{s: s, found: map[addr.Instance]bool{}, visited: make([]bool, len(s.Nodes)),
 		changed: map[addr.ConfigResource][]addr.Instance{}, whole: map[addr.ConfigResource]bool{}}
@@ -66,7 +66,7 @@ func (f *firstFinder) mark(r addr.ConfigResource, keys []addr.Key) {
 	}
 }
 
-// visit goes on from a vertex to all those that it depends on.
+// visit continues from a vertex to all those that it depends on.
 func (f *firstFinder) visit(v int) {
 	rest := []int{v}
 	for len(rest) > 0 {

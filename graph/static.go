@@ -28,7 +28,7 @@ const (
 	CallNode
 	// ProviderNode evaluates a provider block (for_each included).
 	ProviderNode
-	// ResourceNode expands a resource block; ResourceDone stands for all its instances.
+	// ResourceNode expands a resource block; ResourceDone is the end of all its instances.
 	ResourceNode
 	ResourceDone
 	// OrphanNode is a resource of the state that has no block (any more), in all module instances.

@@ -25,7 +25,7 @@ import (
 
 // Lost is the Extra of a diagnostic about a plugin that did not answer: the effect of the call is unknown.
 type Lost struct {
-	// Reason says what happened: the process exited, the call's context ended, the stream broke.
+	// Reason is the event that ended the call: the process exited, the call's context ended, or the stream broke.
 	Reason string
 	// Answer is the readable part of an answer that cannot be stored; nil if there was no answer.
 	Answer *Answer

@@ -1,6 +1,6 @@
 // Package view shows plans, states, progress, diagnostics and the results of tests to people, as text.
 //
-// It only reads what it is given. The JSON that programs read is in package document, below this one.
+// It only reads its arguments. Package document, below this one, makes the JSON that programs read.
 package view
 
 import (

@@ -76,7 +76,7 @@ func (p pair) missing(d *datum) bool {
 	return d == nil || !p.strict && d.kind == nullKind && !d.unknown
 }
 
-// action is what happens to the value as a whole.
+// action is the change of the value as a whole.
 func (p pair) action() plan.Action {
 	switch noBefore, noAfter := p.missing(p.before), p.missing(p.after); {
 	case noBefore && noAfter:

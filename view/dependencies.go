@@ -8,7 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// restsText lists what a plan has not read and what it depends on; empty for a plan without this information.
+// restsText lists the objects that a plan has not read, and those that it depends on; empty for a plan without this
+// information.
 func restsText(p *plan.Plan) string {
 	r := p.Dependencies
 	if r == nil {

@@ -24,8 +24,8 @@ const (
 	svgSweeps = 6
 )
 
-// placed is a drawing with a position for each vertex.
-type placed struct {
+// layout is a drawing with a position for each vertex.
+type layout struct {
 	order         []int // the vertices by name
 	x, y, w       []float64
 	width, height float64
@@ -75,11 +75,11 @@ func (d *Drawing) layers(order []int) []int {
 	return layer
 }
 
-// place lays out the drawing in layers from left to right, dependencies on the left. The result depends only on the
+// layout lays out the drawing in layers from left to right, dependencies on the left. The result depends only on the
 // drawing.
-func (d *Drawing) place() *placed {
+func (d *Drawing) layout() *layout {
 	n := len(d.vertices)
-	p := &placed{order: make([]int, n), x: make([]float64, n), y: make([]float64, n), w: make([]float64, n)}
+	p := &layout{order: make([]int, n), x: make([]float64, n), y: make([]float64, n), w: make([]float64, n)}
 	for i := range p.order {
 		p.order[i] = i
 	}
@@ -182,7 +182,7 @@ const svgStyle = `text{font:12px ui-monospace,"DejaVu Sans Mono",monospace;fill:
 // SVG writes the drawing as a picture, with arrows from a vertex to its dependencies. It returns the error of
 // writing.
 func (d *Drawing) SVG(w io.Writer) error {
-	p := d.place()
+	p := d.layout()
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f">`+"\n",
 		p.width, p.height, p.width, p.height)
@@ -208,14 +208,14 @@ func (d *Drawing) SVG(w io.Writer) error {
 }
 
 // curve returns the path of an edge, from the left side of a vertex to the right side of one that it depends on.
-func (p *placed) curve(e [2]int) string {
+func (p *layout) curve(e [2]int) string {
 	x1, y1 := p.x[e[0]], p.y[e[0]]+svgHeight/2
 	x2, y2 := p.x[e[1]]+p.w[e[1]], p.y[e[1]]+svgHeight/2
 	bend := max(svgGapX/2, (x1-x2)/2)
 	return fmt.Sprintf("M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f", x1, y1, x1-bend, y1, x2+bend, y2, x2, y2)
 }
 
-func (d *Drawing) svgVertex(p *placed, v int) string {
+func (d *Drawing) svgVertex(p *layout, v int) string {
 	x, y, w := p.x[v], p.y[v], p.w[v]
 	if d.vertices[v].shape == "point" {
 		return fmt.Sprintf(`<circle cx="%.1f" cy="%.1f" r="4"/>`+"\n", x+w/2, y+svgHeight/2)

@@ -26,7 +26,7 @@ func drawnExample(n int) *Drawing {
 
 func TestPicturesOfAGraphPutWhatComesFirstOnTheLeftAndNothingOnTopOfEachOther(t *testing.T) {
 	d := drawnExample(300)
-	p := d.place()
+	p := d.layout()
 	for _, e := range d.edges {
 		if p.x[e[0]] < p.x[e[1]]+p.w[e[1]] {
 			t.Fatalf("%s depends on %s, and is left of it", d.vertices[e[0]].name, d.vertices[e[1]].name)

@@ -8,9 +8,9 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// MigratedText says what to do after states were migrated to a service, and how to undo the migration. OpenTofu accepts
-// the commands, too, with one exception, which the text names. Without the others it would migrate again, from the
-// backend that init has recorded, or from files that it finds.
+// MigratedText names the next steps after states were migrated to a service, and the commands that undo the migration.
+// OpenTofu accepts these commands, too, with one exception, which the text names. Without the other commands, it would
+// migrate again, from the backend that init has recorded, or from files that it finds.
 func MigratedText(taken *migration.Taken, o migration.TakeOptions) string {
 	var b strings.Builder
 	selects := fmt.Sprintf("name = %q", o.Name)

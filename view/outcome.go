@@ -13,8 +13,8 @@ import (
 // shownSkipped is the maximum number of skipped objects that are listed for one failure.
 const shownSkipped = 10
 
-// OutcomeText describes the end of an incomplete run: what failed, what was skipped because of it, what is in
-// doubt, and how to continue. It is empty for a run that did everything. s is the state afterwards; it may be nil.
+// OutcomeText describes the end of an incomplete run: the failed, skipped and doubtful operations, and how to continue.
+// It is empty for a complete run. s is the state afterwards; it may be nil.
 func OutcomeText(run string, o coordinator.Outcome, s *state.State, t TextOptions) string {
 	if len(o.Failed)+len(o.Skipped)+len(o.InDoubt) == 0 && !o.Interrupted {
 		return ""

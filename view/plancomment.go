@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// comment returns the comment above a change: what happens to which object, and why.
+// comment returns the comment above a change: the object, the action, and its reason.
 func (t *planText) comment(c *plan.Change, drift bool) string {
 	k := t.Ink
 	name := c.Addr.String()

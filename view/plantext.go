@@ -63,7 +63,7 @@ type planText struct {
 	plan    *plan.Plan
 	schemas *values.Schemas
 	w       io.Writer
-	b       bytes.Buffer // what is not written yet
+	b       bytes.Buffer // the text that is not written yet
 	err     error        // of writing
 
 	counts map[plan.Action]int // of the shown changes, without no-ops
@@ -249,7 +249,7 @@ func (t *planText) nothing(drifted bool) {
 	case t.plan.Errored:
 		headline(redCode, "Planning failed.", "There was an error before the plan was complete.")
 	case t.plan.Mode == plan.RefreshOnly && drifted:
-		// The drift shown above is what applying the plan records.
+		// Applying the plan records the drift that is shown above.
 	case t.plan.Mode == plan.RefreshOnly:
 		green("Your infrastructure still matches the configuration.")
 		t.line(t.wrap("The real objects were compared with the result of the last changes, and there is no " +

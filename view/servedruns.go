@@ -136,7 +136,7 @@ var vertexWords = map[timeline.Status]string{timeline.Waiting: "waiting", timeli
 
 func milliseconds(n int64) string { return (time.Duration(max(n, 0)) * time.Millisecond).String() }
 
-// servedKind describes what a run does.
+// servedKind describes the kind of a run.
 func servedKind(r *tfc.Run) string {
 	kind := "apply"
 	switch {

@@ -30,8 +30,8 @@ type ServiceLog struct {
 	failed  error  // the first error of writing
 }
 
-// preamble is the number of lines at the beginning of an apply's log that say who writes it. They repeat those of
-// the plan.
+// preamble is the number of lines at the beginning of an apply's log that name the program. They repeat those of the
+// plan.
 const preamble = 3
 
 // serviceMessage is a line of JSON.

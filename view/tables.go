@@ -23,8 +23,8 @@ import (
 // timeFormat is the format of times: to the second, in the time zone of the value.
 const timeFormat = "2006-01-02 15:04:05"
 
-// table writes rows in columns; the first row is the heading.
-// oneCell replaces what would begin another cell or row.
+// table writes rows in columns; the first row is the heading. oneCell replaces characters that would begin another cell
+// or row.
 var oneCell = strings.NewReplacer("\t", "␉", "\n", "␊", "\v", "␋", "\f", "␌", "\r", "␍")
 
 func table(w io.Writer, rows [][]string) error {
@@ -308,7 +308,7 @@ func whatFrees(w io.Writer, limits []wire.LimitStatus) error {
 	}
 	text := ""
 	if found[wire.Mute] {
-		text += "\nA process that does not answer may be stopped. Let it go on, or end it and resume its run.\n"
+		text += "\nA process that does not answer may be stopped. Let it continue, or end it and resume its run.\n"
 	}
 	if found[wire.Gone] {
 		text += "\nThe permits of a process that has ended are held as long as what it began may be running. They are free " +

@@ -103,7 +103,7 @@ func (w *Watch) Model(m *timeline.Model, again bool) {
 	w.opened(m)
 }
 
-// Changes shows what has changed.
+// Changes shows the changes.
 func (w *Watch) Changes(c *timeline.Changes) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,7 +121,7 @@ func (w *Watch) change(c *timeline.Changes) {
 	w.outlet.Refresh()
 }
 
-// opened describes the run and what happened before the watching began.
+// opened describes the run, and its events before the watching began.
 func (w *Watch) opened(m *timeline.Model) {
 	k := w.Ink
 	by := ""

@@ -16,7 +16,7 @@ const (
 
 // VersionError says that a peer speaks another version of the protocol. Nothing else of its message was read.
 type VersionError struct {
-	// What is the kind of message: "task" or "result".
+	// What is the kind of the message: "task" or "result".
 	What string
 	// Peer is the peer's version; Own is ProtocolVersion.
 	Peer, Own int

@@ -46,8 +46,8 @@ type Packer struct {
 	Blobs, Incoming Blobs
 	// Rand is the source of the blobs' keys; it must be safe for concurrent use.
 	Rand io.Reader
-	// Held is the room that the message of Unpack occupies; nil limits nothing. The caller gives it back.
-	Held *Held
+	// Held is the memory reserved for the message of Unpack; nil limits nothing. The caller releases it.
+	Held *Reservation
 }
 
 // Pack returns the envelope of data. Unpack needs the same about, which is the subject of the message, so that a sealed
@@ -78,10 +78,10 @@ func (p Packer) Pack(ctx context.Context, about string, data []byte) ([]byte, er
 	return p.Sealer.Seal(out, data, bound(out, about))
 }
 
-// Unpack returns the message in an envelope. It returns ErrNoKey for a sealed envelope without a Sealer,
-// ErrNotAuthentic if the envelope was modified or has another subject, ErrNotFound if its blob is gone, and a
-// *TooLargeError, before it reads that much, for more than MaxMessage bytes. It waits until there is room for a large
-// message (Held). The message may share memory with packed.
+// Unpack returns the message in an envelope. The errors are ErrNoKey for a sealed envelope without a Sealer,
+// ErrNotAuthentic if the envelope was modified or has another subject, and ErrNotFound if its blob is gone. For more
+// than MaxMessage bytes it returns a *TooLargeError before it reads them. It waits for memory for a large message
+// (Held). The message may share memory with packed.
 func (p Packer) Unpack(ctx context.Context, about string, packed []byte) ([]byte, error) {
 	if len(packed) < 2 {
 		return nil, errEnvelope
@@ -115,7 +115,7 @@ func (p Packer) Unpack(ctx context.Context, about string, packed []byte) ([]byte
 	return p.expand(ctx, about, data)
 }
 
-// bound returns what the seal of an envelope covers besides the body.
+// bound returns the data that the seal of an envelope covers besides the body.
 func bound(head []byte, about string) []byte {
 	return append(bytes.Clone(head), about...)
 }
@@ -147,7 +147,8 @@ func (p Packer) spill(ctx context.Context, data []byte) ([]byte, error) {
 	return append(sum[:], s.key[:]...), nil
 }
 
-// fetch reads a message from its blob. A compressed one tells its size when it was read; expand takes room for that.
+// fetch reads a message from its blob. A compressed one tells its size when it was read; expand reserves memory for
+// that.
 func (p Packer) fetch(ctx context.Context, about string, ref []byte, compressed bool) ([]byte, error) {
 	if len(ref) != sha256.Size+runKeySize {
 		return nil, errEnvelope
@@ -179,7 +180,7 @@ func (p Packer) expand(ctx context.Context, about string, data []byte) ([]byte, 
 		return nil, fmt.Errorf("%w: %w", errEnvelope, err)
 	}
 	if !head.HasFCS || head.Skippable {
-		return nil, fmt.Errorf("%w: a compressed message does not tell its size", errEnvelope)
+		return nil, fmt.Errorf("%w: a compressed message has no size", errEnvelope)
 	}
 	if head.FrameContentSize > MaxMessage {
 		return nil, &TooLargeError{about, int64(min(head.FrameContentSize, 1<<62))} //nolint:gosec // bounded

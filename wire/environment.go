@@ -34,7 +34,7 @@ type Variables struct {
 // MaxVariables is the largest encoded size of Variables in bytes: more than a program can be started with.
 const MaxVariables = 2 << 20
 
-// environmentSubject is what the seal of variables covers besides them.
+// environmentSubject is the text that the seal of variables covers besides the variables.
 func environmentSubject(pool, run string) string {
 	return "environment." + Token(pool) + "." + Token(run)
 }
@@ -73,7 +73,7 @@ func (p Packer) GetVariables(ctx context.Context, pool string, e *Environment) (
 	if e.Sealed == "" {
 		var err error
 		if sealed, err = p.Blobs.GetBlobIf(ctx, e.Blob, func(bytes int64) error {
-			if bytes > MaxVariables+CompressOver { // with what the envelope adds
+			if bytes > MaxVariables+CompressOver { // with the fields that the envelope adds
 				return fmt.Errorf("the environment has %d bytes", bytes)
 			}
 			return nil

@@ -13,7 +13,7 @@ import (
 // Bounds of messages without a stream. A hostile worker may publish under its pool's subjects, and everybody who
 // listens decodes the messages.
 const (
-	// MaxHeartbeat is the largest heartbeat in bytes, with room for the attempts of some thousand operations.
+	// MaxHeartbeat is the largest heartbeat in bytes, enough for the attempts of some thousand operations.
 	MaxHeartbeat = 128 << 10
 	// MaxEvent is the largest live event in bytes.
 	MaxEvent = 256 << 10
@@ -72,7 +72,8 @@ func ReadHeartbeat(subject string, data []byte) (Heartbeat, error) {
 	return h, nil
 }
 
-// Printable replaces what ends a line, moves the cursor or turns the direction of a text, and invalid UTF-8, by U+FFFD.
+// Printable replaces characters that end a line, move the cursor or turn the direction of a text, and invalid UTF-8, by
+// U+FFFD.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// HighWater is what a coordinator records about the transport in order to notice lost data.
+// HighWater has the positions in the transport's streams that a coordinator records in order to notice lost data.
 type HighWater struct {
 	// Tasks and Results are the last sequences of the streams of all pools, and Incarnation is that of these streams.
 	// Results is 0 where each pool has a stream for its own.
@@ -16,8 +16,8 @@ type HighWater struct {
 	// Claims are the positions of the registers, by pool, for the pools that were asked for; Outcomes are those of the
 	// results, where each pool has its own.
 	Claims, Outcomes map[string]Position
-	// Full names, by pool, the streams that accept no more messages, with what the user can do. It describes the moment,
-	// and is neither compared nor recorded.
+	// Full names, by pool, the streams that accept no more messages, with advice for the user. It is true for the moment
+	// only, and neither compared nor recorded.
 	Full map[string]string `json:"-"`
 	// Replicated says that servers of a cluster keep the streams, so that a loss has to be confirmed by a second answer;
 	// Servers names the server that answered, by stream. Neither is compared or recorded.
@@ -53,8 +53,8 @@ func (h HighWater) Of(pools []string) HighWater {
 	return h
 }
 
-// Room returns nil if all streams accept messages, and else ErrFull with the text of one that is full.
-func (h HighWater) Room() error {
+// CheckSpace returns nil if all streams accept messages, and else ErrFull with the text of one that is full.
+func (h HighWater) CheckSpace() error {
 	for _, pool := range slices.Sorted(maps.Keys(h.Full)) {
 		return fmt.Errorf("%w: %s", ErrFull, h.Full[pool])
 	}

@@ -38,7 +38,7 @@ type SealedKey struct {
 // EncodeSealedKeys encodes the keys of one PutKeys for a transport that stores them as one message.
 func EncodeSealedKeys(list []SealedKey) []byte { return marshal(&list) }
 
-// DecodeSealedKeys reads what EncodeSealedKeys wrote.
+// DecodeSealedKeys is the inverse of EncodeSealedKeys.
 func DecodeSealedKeys(data []byte) ([]SealedKey, error) {
 	return unmarshalAs[[]SealedKey]("keys", data)
 }
@@ -54,7 +54,7 @@ type Keyring struct {
 
 	mu     sync.Mutex // guards the maps
 	open   map[scope]*Sealer
-	shared map[grant]bool // what the register holds, as far as this process knows
+	shared map[grant]bool // the content of the register, as far as this process knows
 }
 
 // scope identifies a key.
@@ -80,7 +80,7 @@ func NewKeyring(keys Keys, self nkeys.KeyPair, rand io.Reader) (*Keyring, error)
 		nil
 }
 
-// PublicKey is what others seal run keys to.
+// PublicKey is the key to which others seal run keys.
 func (k *Keyring) PublicKey() string { return k.pub }
 
 // Create makes the key of a run for a pool, and shares it with recipients, at most MaxRecipients - 1; see Share. It
@@ -162,14 +162,15 @@ func (k *Keyring) Forget(run string) {
 	maps.DeleteFunc(k.shared, func(g grant, _ bool) bool { return g.run == run })
 }
 
-// Purge removes the keys of a run for a pool from the register, for a run of which the register has nothing else.
+// Purge removes the keys of a run for a pool from the register, for a run whose keys are all that the register still
+// has.
 func (k *Keyring) Purge(ctx context.Context, pool, run string) error {
 	return k.keys.PurgeKeys(ctx, pool, run)
 }
 
-// The sealed form is the sender's public key (56 characters) and an nkeys box of the AES key and the subject under
-// which the box is stored for whoever it is sealed for, so that one key cannot be passed off as that of another run or
-// pool.
+// The sealed form is the sender's public key (56 characters) and an nkeys box. The box contains the AES key and the
+// subject under which the box is stored for its recipient, so that one key cannot be passed off as that of another run
+// or pool.
 const publicKeySize = 56
 
 func (k *Keyring) seal(to grant, s *Sealer) ([]byte, error) {

@@ -18,7 +18,7 @@ var coded = map[reflect.Type]bool{
 }
 
 // usual returns a value of the type that has everything that row functions code, or, if it is empty, only structs.
-// What they leave to reflection is nil.
+// Fields that they leave to reflection are nil.
 func usual(t reflect.Type, empty bool) reflect.Value {
 	v := reflect.New(t).Elem()
 	switch {
@@ -82,8 +82,8 @@ func agree[T any](t *testing.T, messages []T, row func(*T, *coding.Row)) {
 	}
 }
 
-// Messages come from workers, which may be hostile: what a row accepts, reflection within its bounds accepts, with the
-// same result.
+// Messages come from workers, which may be hostile: a message that a row accepts must be accepted by reflection within
+// its bounds, with the same result.
 func TestRowsReadNothingThatReflectionReadsDifferently(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 2))
 	read := 0

@@ -39,8 +39,8 @@ const (
 	flagMoveState
 )
 
-// EncodeSchemas returns the coded schemas. Leave out of the maps what is not asked for to send a part. Equal schemas
-// have equal codings.
+// EncodeSchemas returns the coded schemas. To send a part, leave the other schemas out of the maps. Equal schemas have
+// equal codings.
 func EncodeSchemas(s *provider.Schemas) []byte {
 	return coding.EncodeWith(func(enc *msgpack.Encoder) error {
 		w := schemaWriter{enc: enc}

@@ -11,7 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/provider"
 )
 
-// DecodeSchemas is the inverse of EncodeSchemas. What was not sent is missing in the maps.
+// DecodeSchemas is the inverse of EncodeSchemas. Schemas that were not sent are missing in the maps.
 func DecodeSchemas(data []byte) (*provider.Schemas, error) {
 	if err := coding.CheckBounds(data, schemasDepth); err != nil {
 		return nil, fmt.Errorf("cannot read the schemas: %w", err)

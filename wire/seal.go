@@ -68,7 +68,7 @@ func (s *Sealer) Seal(dst, plain, about []byte) ([]byte, error) {
 	return s.aead.Seal(dst, nonce, plain, about), nil
 }
 
-// Open returns what was sealed, or ErrNotAuthentic. It does not change sealed, and shares no memory with it.
+// Open returns the plaintext, or ErrNotAuthentic. It does not change sealed, and shares no memory with it.
 func (s *Sealer) Open(sealed, about []byte) ([]byte, error) {
 	if len(sealed) < nonceSize {
 		return nil, ErrNotAuthentic

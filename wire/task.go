@@ -168,8 +168,8 @@ type PlanTask struct {
 	Sensitive [][]byte `msgpack:"se,omitempty"`
 	// Replace forces a replacement ("requested" by -replace, "triggered" by replace_triggered_by; empty else).
 	Replace string `msgpack:"re,omitempty"`
-	// IfChanged has an object refreshed only if planning against what is stored comes to a change. A worker that does
-	// not know it refreshes always.
+	// IfChanged has an object refreshed only if a plan against the stored object results in a change. A worker that does
+	// not know this field always refreshes.
 	IfChanged bool `msgpack:"rc,omitempty"`
 }
 
@@ -358,7 +358,7 @@ type Result struct {
 	Answer *Answer `msgpack:"an,omitempty"`
 }
 
-// Answer is what is known of an object in a provider's answer that cannot be kept as it is.
+// Answer has the known part of a provider's answer that cannot be stored as it is.
 type Answer struct {
 	// Known is a JSON object with the attributes that could be read and may be shown.
 	Known []byte `msgpack:"k,omitempty"`

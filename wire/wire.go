@@ -43,7 +43,7 @@ var (
 	// nevertheless.
 	ErrStore = errors.New("the message store does not store what it is sent")
 	// ErrFull is an ErrStore: a stream has reached its bound. It takes messages again when some are removed, or when it is
-	// given more room.
+	// given more storage.
 	ErrFull = fmt.Errorf("%w, because a stream is full", ErrStore)
 	// ErrUnanswered means that the transport is connected but did not answer, as while a cluster elects a leader. The
 	// request may have been executed nevertheless.
@@ -54,7 +54,7 @@ var (
 
 // Transport has all contracts over one connection. Close ends its goroutines and closes the connection.
 type Transport interface {
-	Queue
+	WorkQueue
 	DirectTasks
 	Claims
 	Semaphore
@@ -95,8 +95,8 @@ type Delivery interface {
 // uses it.
 type Traced interface{ Trace() trace.Context }
 
-// Queue is the safe lane: durable tasks to pools, durable results to coordinators.
-type Queue interface {
+// WorkQueue is the safe lane: durable tasks to pools, durable results to coordinators.
+type WorkQueue interface {
 	// PublishTask returns when the stream has stored the task. Publishing the same attempt again is harmless.
 	PublishTask(ctx context.Context, ref TaskRef, data []byte) error
 	// FetchTasks returns up to n tasks of the pool. It waits until there is at least one, or until ctx ends.
@@ -156,7 +156,7 @@ type Limit struct {
 	Slots int    `msgpack:"s"`
 }
 
-// Check returns what is wrong with a limit, for all who declare and resize limits.
+// Check returns the error in a limit, for declaring and resizing limits.
 func (l Limit) Check() error {
 	if l.Name == "" || l.Slots < 1 {
 		return fmt.Errorf("limit %q cannot have %d slots: it needs a name and at least one slot", l.Name, l.Slots)
@@ -209,18 +209,18 @@ type Permit interface {
 	// coordinator has released the permit; after any other error the answer is unknown.
 	Confirm(ctx context.Context) error
 	// Release frees the slot. It returns when the server has confirmed that. After an error the slot may still be taken;
-	// it is freed in the background, or later found by Acquire or OnOrphan.
+	// it is freed in the background, or later found by Acquire or OnAbandoned.
 	Release(ctx context.Context) error
-	// Leave gives the permit up without freeing the slot, as if this process had died: the slot stays taken until the same
-	// request releases it, Acquire gets it again, or OnOrphan frees it. The Permit must not be used afterwards.
+	// Leave abandons the permit without freeing the slot, as if this process had died: the slot stays taken until the same
+	// request releases it, Acquire gets it again, or OnAbandoned frees it. The Permit must not be used afterwards.
 	Leave()
 }
 
-// Orphan decides about a permit whose coordinator does not respond, or has forgotten it. It returns true if every
-// operation that ran under the permit, or could still start, is resolved (by a tombstone, by the state, or by a
+// AbandonedFunc decides about a permit whose coordinator does not respond, or has forgotten it. It returns true if
+// every operation that ran under the permit, or could still start, is resolved (by a tombstone, by the state, or by a
 // deadline); then the slot is freed. Otherwise the permit stays held and is offered again later. It may run until its
 // context ends.
-type Orphan func(ctx context.Context, limit string, r PermitRequest) (free bool)
+type AbandonedFunc func(ctx context.Context, limit string, r PermitRequest) (free bool)
 
 // LimitStatus is the state of a limit, as the command limits shows it.
 type LimitStatus struct {
@@ -255,9 +255,9 @@ type Semaphore interface {
 	// Contended reports whether requests of other runs than the given one wait for the limit.
 	Contended(ctx context.Context, limit, run string) (bool, error)
 	Limits(ctx context.Context) ([]LimitStatus, error)
-	// OnOrphan sets the function that decides about orphaned permits that this connection finds; nil leaves them held. Set
-	// it before the first Acquire.
-	OnOrphan(fn Orphan)
+	// OnAbandoned sets the function that decides about abandoned permits that this connection finds; nil leaves them held.
+	// Set it before the first Acquire.
+	OnAbandoned(fn AbandonedFunc)
 }
 
 // Blobs stores large payloads under the lower-case hex SHA-256 of their content.
@@ -305,13 +305,13 @@ type Presence interface {
 	// clock. Workers that have left are not among them; those that have been killed are (Worker.Silent). The first call
 	// asks all workers to announce themselves, and waits a moment for them.
 	Workers(ctx context.Context) ([]Worker, error)
-	// WatchWorkers calls fn for every heartbeat until ctx ends; fn must not block. Each heartbeat has passed
+	// SubscribeHeartbeats calls fn for every heartbeat until ctx ends; fn must not block. Each heartbeat has passed
 	// ReadHeartbeat: it is about one pool, and its sender may publish for that pool. Another worker of the pool may have
 	// forged it.
-	WatchWorkers(ctx context.Context, fn func(Heartbeat)) error
+	SubscribeHeartbeats(ctx context.Context, fn func(Heartbeat)) error
 	// Control sends a control message to all workers of a pool ("" for all pools).
 	Control(ctx context.Context, pool string, c Control) error
-	WatchControl(ctx context.Context, pool string, fn func(Control)) error
+	SubscribeControl(ctx context.Context, pool string, fn func(Control)) error
 	// Emit publishes a live event of a run (progress lines of operations) in the name of a pool; Events receives those
 	// of all pools, with the pool that the event came from. Events of more than MaxEvent bytes are dropped.
 	Emit(ctx context.Context, pool, run string, data []byte) error

@@ -19,9 +19,9 @@ import (
 // longer leaves the attempt alone: its coordinator may have revoked it.
 const trust = 5 * time.Second
 
-// attempt executes one delivered task of the safe lane, or finds out that it must not.
+// attempt executes one delivered task of the safe lane, or finds that it must not be executed.
 //
-// It returns the slot that it reserves for the next operation of the vertex; nil if there is none.
+// It returns the slot that is reserved for the next operation of the vertex; nil if there is none.
 //
 // The comment on each step says what survives a crash right after it; settleAll continues from there.
 func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) {
@@ -38,7 +38,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 	}
 	defer w.ops.drop(ref.Attempt)
 	mail, err := w.codecOf(ctx, ref)
-	defer mail.held.Give()
+	defer mail.held.Release()
 	var task *wire.Task
 	var unreadable error
 	if err == nil {
@@ -73,7 +73,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 	if err := w.Journal.Intend(ref, a.nonce, notStarted); err != nil {
 		if errors.Is(err, journal.ErrFull) {
 			w.Log.Warn("a task is given back: the disk of this worker is full", "attempt", ref.Attempt, "error", err)
-			w.noRoom(err)
+			w.diskFull(err)
 			_ = sleep.For(ctx, beforeRelease)
 		} else {
 			w.fail(fmt.Errorf("noting the intent to claim %s: %w", ref.Attempt, err))
@@ -106,9 +106,9 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 	if err == nil {
 		err = w.Journal.Start(ref, doubt)
 	}
-	// the journal says that it was not started; so does the result, once there is room
+	// the journal says that it was not started; so does the result, once there is space
 	if errors.Is(err, journal.ErrFull) {
-		w.noRoom(err)
+		w.diskFull(err)
 		w.acknowledge(ctx, d)
 		w.report(ctx, a, mail, a.notStarted("The disk of the worker is full.", nil))
 		return
@@ -157,7 +157,7 @@ func (w *Worker) writeTombstone(ctx context.Context, d wire.Delivery) {
 		return
 	}
 	if got.Nonce == tomb.Nonce {
-		w.Log.Error("a task was given up: its run is over, or its coordinator is gone", "run", ref.Run, "attempt",
+		w.Log.Error("a task was discarded: its run is over, or its coordinator is gone", "run", ref.Run, "attempt",
 			ref.Attempt, "reason", tomb.Reason)
 	}
 	w.acknowledge(ctx, d)
@@ -184,7 +184,7 @@ func (w *Worker) startIfSafe(ctx context.Context, a claimed, at time.Time, task 
 func (w *Worker) report(ctx context.Context, a claimed, mail messageCodec, result *wire.Result) {
 	failpoint.Hit(failpoint.Operated)
 	message, err := mail.seal(ctx, result)
-	if err != nil { // what was done is not known to anybody then, and must be said to be so
+	if err != nil { // nobody knows the outcome of the operation then, and the result must say so
 		reason := "The worker cannot send the result: " + err.Error()
 		w.Log.Error("sealing a result failed", "attempt", a.ref.Attempt, "error", err)
 		doubt := a.doubt(reason)
@@ -214,8 +214,8 @@ func (w *Worker) report(ctx context.Context, a claimed, mail messageCodec, resul
 	}
 }
 
-// noteEnd records a result. If it returns false, the journal says doubt until there is room on the disk; publishing the
-// result may still make that unnecessary.
+// noteEnd records a result. If it returns false, the journal says doubt until there is space on the disk; publishing
+// the result may still make that unnecessary.
 func (w *Worker) noteEnd(ref wire.TaskRef, message []byte) bool {
 	err := w.Journal.End(ref, message)
 	switch {
@@ -223,7 +223,7 @@ func (w *Worker) noteEnd(ref wire.TaskRef, message []byte) bool {
 		return true
 	case errors.Is(err, journal.ErrFull):
 		w.Log.Warn("a result cannot be noted: the disk of this worker is full", "attempt", ref.Attempt, "error", err)
-		w.noRoom(err)
+		w.diskFull(err)
 		return false
 	}
 	w.fail(fmt.Errorf("noting the result of %s: %w", ref.Attempt, err))
@@ -363,13 +363,13 @@ func (a claimed) doubt(reason string) *wire.Result {
 type messageCodec struct {
 	ref    wire.TaskRef
 	sealer *wire.Sealer
-	held   *wire.Held // what the task occupies until the attempt ends
+	held   *wire.Reservation // the memory that the task uses until the attempt ends
 	w      *Worker
 }
 
 func (w *Worker) codecOf(ctx context.Context, ref wire.TaskRef) (messageCodec, error) {
 	sealer, err := w.keys.open(ctx, ref.Pool, ref.Run)
-	return messageCodec{ref: ref, sealer: sealer, held: w.room.For(ref.Pool), w: w}, err
+	return messageCodec{ref: ref, sealer: sealer, held: w.budget.For(ref.Pool), w: w}, err
 }
 
 func (m messageCodec) packer() wire.Packer {

@@ -50,7 +50,7 @@ func TestAWorkerLeavesAMessageStoreThatTakesNothingAndItsJournalHasTheResult(t *
 		if err := <-b.done; err != nil {
 			t.Error(err)
 		}
-		if held := b.opts.Journal.Pending(); len(held) != 1 || held[0].Phase != journal.Ended {
+		if held := b.opts.Journal.Pending(); len(held) != 1 || held[0].Status != journal.Ended {
 			t.Errorf("the journal has the entries %v", held)
 		}
 	})
@@ -60,7 +60,7 @@ func TestAWorkerWhoseJournalFailsLeaves(t *testing.T) {
 	for at, want := range map[string]struct{ applied, results int }{
 		"intend": {0, 0},
 		"start":  {0, 0},
-		"end":    {1, 1}, // what is known is still told
+		"end":    {1, 1}, // the known result is still sent
 	} {
 		t.Run(at, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -241,7 +241,7 @@ func (b *bus) tell(kind, run string) {
 	fn(wire.Control{Kind: kind, Run: run})
 }
 
-func (b *bus) WatchControl(ctx context.Context, pool string, fn func(wire.Control)) error {
+func (b *bus) SubscribeControl(ctx context.Context, pool string, fn func(wire.Control)) error {
 	b.mu.Lock()
 	b.control[pool] = fn
 	b.mu.Unlock()

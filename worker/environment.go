@@ -21,7 +21,7 @@ const (
 
 // environments has the environments that operations have brought.
 type environments struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	open map[wire.Environment]*wire.Variables
 }
 

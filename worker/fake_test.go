@@ -55,7 +55,7 @@ func (k keys) Open(_ context.Context, _, run string) (*wire.Sealer, error) {
 
 // cloud is a provider of one type with an id and a name.
 type cloud struct {
-	provider.Provider // what is not faked panics
+	provider.Provider // methods that are not faked panic
 
 	mu         sync.Mutex
 	applied    int

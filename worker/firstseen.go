@@ -20,7 +20,7 @@ const (
 type firstSeen struct {
 	wait time.Duration
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	seen  map[wire.AttemptID]time.Time
 	swept time.Time // when forgotten ones were last looked for
 }

@@ -21,7 +21,7 @@ type runKeys struct {
 	keys Keys
 	now  func() time.Time
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	used  map[string]time.Time
 	swept time.Time // when unused keys were last looked for
 }

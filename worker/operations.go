@@ -13,7 +13,8 @@ import (
 // errAskedToStop is the cause when an operation ends early because its run was asked to stop.
 var errAskedToStop = errors.New("the run was asked to stop")
 
-// operations has the worker's current attempts and operations, and the runs of which it must start nothing more.
+// operations has the worker's current attempts and operations. It also has the runs that the worker must not start
+// anything for.
 type operations struct {
 	now func() time.Time
 

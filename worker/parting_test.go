@@ -26,7 +26,7 @@ func TestAWorkerWhoseTransportIsGoneLeavesInTimeAndItsNextStartPublishesTheResul
 		if took := time.Since(told); took < leavingTimeout || took > leavingTimeout+5*time.Second {
 			t.Errorf("the worker ended after %s", took)
 		}
-		if held := b.opts.Journal.Pending(); len(held) != 1 || held[0].Phase != journal.Ended {
+		if held := b.opts.Journal.Pending(); len(held) != 1 || held[0].Status != journal.Ended {
 			t.Errorf("the journal has the entries %v", held)
 		}
 	})

@@ -11,7 +11,7 @@ import (
 // interval is the time between heartbeats.
 const interval = time.Second
 
-// sendHeartbeats sends a heartbeat every second, with what the worker holds, until ctx ends. A lost heartbeat is
+// sendHeartbeats sends a heartbeat every second, with the worker's attempts, until ctx ends. A lost heartbeat is
 // replaced by the next one.
 func (w *Worker) sendHeartbeats(ctx, taking context.Context) {
 	tick := time.NewTicker(interval)
@@ -65,7 +65,7 @@ func (w *Worker) watch(ctx context.Context, pool string) {
 	defer stops.Wait()
 	var retry backoff
 	for {
-		err := w.Presence.WatchControl(ctx, pool, func(c wire.Control) { w.handleControl(ctx, c, &stops) })
+		err := w.Presence.SubscribeControl(ctx, pool, func(c wire.Control) { w.handleControl(ctx, c, &stops) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -90,7 +90,7 @@ func (w *Worker) warm(ctx context.Context, p wire.Provider) {
 	}
 	defer lease.Release()
 	if _, diags := lease.Provider().Schemas(ctx); diags.HasErrors() {
-		w.Log.Debug("a provider does not tell what it declares", "provider", p.Address, "error", diags.Err())
+		w.Log.Debug("a provider does not return its schema", "provider", p.Address, "error", diags.Err())
 	}
 }
 

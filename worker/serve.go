@@ -40,8 +40,8 @@ func (w *Worker) serve(taking, working context.Context, pool string) {
 func (w *Worker) answer(ctx context.Context, pool string, data []byte) []byte {
 	started := w.Now()
 	about := wire.CallSubject(pool)
-	held := w.room.For(pool)
-	defer held.Give()
+	held := w.budget.For(pool)
+	defer held.Release()
 	packer := wire.Packer{Blobs: w.Blobs.PoolBlobs(pool), Incoming: w.Blobs, Rand: w.Rand, Held: held}
 	task, err := unpackTask(ctx, packer, about, data)
 	var result *wire.Result

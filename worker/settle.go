@@ -13,7 +13,7 @@ import (
 func (w *Worker) settleAll(working context.Context) {
 	for _, e := range w.Journal.Pending() {
 		w.ops.hold(e.Ref.Attempt)
-		if e.Phase != journal.Intended {
+		if e.Status != journal.Intended {
 			w.ops.claim(e.Ref.Attempt)
 		}
 		w.held.Go(func() {
@@ -24,8 +24,8 @@ func (w *Worker) settleAll(working context.Context) {
 }
 
 func (w *Worker) settle(ctx context.Context, e journal.Entry) {
-	w.Log.Info("found an attempt in the journal", "attempt", e.Ref.Attempt, "phase", e.Phase.String())
-	if e.Phase == journal.Intended {
+	w.Log.Info("found an attempt in the journal", "attempt", e.Ref.Attempt, "phase", e.Status.String())
+	if e.Status == journal.Intended {
 		// The register says whether the claim was won. If it is empty, the task is still in the queue.
 		ours, err := w.isOurs(ctx, e.Ref, e.Nonce)
 		if err != nil {
@@ -39,7 +39,7 @@ func (w *Worker) settle(ctx context.Context, e journal.Entry) {
 	if !w.publish(ctx, e.Ref, func(ctx context.Context) ([]byte, error) { return w.spillKept(ctx, e), nil }) {
 		return
 	}
-	if e.Phase == journal.Started {
+	if e.Status == journal.Started {
 		// Doubt is a final state: the journal's table has no transition from started to done.
 		if err := w.Journal.End(e.Ref, e.Message); errors.Is(err, journal.ErrFull) {
 			return // it is published once more at the next start
@@ -51,15 +51,15 @@ func (w *Worker) settle(ctx context.Context, e journal.Entry) {
 	w.forget(e.Ref)
 }
 
-// spillKept returns the message of an entry to publish. The journal has it whole, and a stream takes no large one, so
-// that is moved to a blob. Only who has the run's key can do that; until somebody shares it with this process, which
-// the coordinator does when it resumes the run, the message is what it was.
+// spillKept returns the message of an entry in the form to publish. The journal has the whole message, and streams
+// accept no large ones, so a large message is moved to a blob. That needs the run's key. The coordinator shares the key
+// with this process when it resumes the run; until then, spillKept returns the message as it was.
 func (w *Worker) spillKept(ctx context.Context, e journal.Entry) []byte {
 	if len(e.Message) <= wire.SpillOver {
 		return e.Message
 	}
 	mail, err := w.codecOf(ctx, e.Ref)
-	defer mail.held.Give()
+	defer mail.held.Release()
 	var plain, light []byte
 	if err == nil {
 		plain, err = mail.packer().Unpack(ctx, wire.ResultSubject(e.Ref), e.Message)

@@ -13,7 +13,7 @@ func sentUnder(d wire.Delivery) trace.Context {
 	return trace.Context{}
 }
 
-// describe passes what a task was about, and how it has ended, to Options.Done, and adds it to the span of the task. It
+// describe passes the subject of a task and its outcome to Options.Done, and adds them to the span of the task. It
 // leaves out the texts of results, which may contain sensitive values.
 func (w *Worker) describe(span *trace.Span, ref wire.TaskRef, t *wire.Task, r *wire.Result) {
 	outcome := outcomeOf(r)

@@ -77,7 +77,7 @@ type Done struct {
 	Took                     time.Duration
 }
 
-// Queue is the worker's side of wire.Queue.
+// Queue is the worker's side of wire.WorkQueue.
 type Queue interface {
 	TakeHanded(ctx context.Context, pool, worker string, take func(after wire.AttemptID, d wire.Delivery) bool) error
 	FetchTasks(ctx context.Context, pool string, n int) ([]wire.Delivery, error)
@@ -92,7 +92,7 @@ type Caller interface {
 // Presence is the worker's side of wire.Presence.
 type Presence interface {
 	Beat(ctx context.Context, b wire.Heartbeat) error
-	WatchControl(ctx context.Context, pool string, fn func(wire.Control)) error
+	SubscribeControl(ctx context.Context, pool string, fn func(wire.Control)) error
 	Emit(ctx context.Context, pool, run string, data []byte) error
 }
 
@@ -111,22 +111,23 @@ type Keys interface {
 	Forget(run string)
 }
 
-// Journal is the worker's durable record. *journal.Journal is one; its documentation says what is durable when.
+// Journal is the worker's durable record. *journal.Journal implements it; its documentation states the durability of
+// each record.
 type Journal interface {
 	Pending() []journal.Entry
 	Intend(ref wire.TaskRef, nonce string, notStarted []byte) error
 	Start(ref wire.TaskRef, doubt []byte) error
 	End(ref wire.TaskRef, result []byte) error
 	Done(ref wire.TaskRef) error
-	// Room returns journal.ErrFull while the disk has no room for the last record that failed.
-	Room() error
+	// CheckSpace returns journal.ErrFull while the disk has no space for the last record that failed.
+	CheckSpace() error
 }
 
 // Providers finds and starts providers.
 type Providers interface {
 	// Acquire returns a lease on the provider in an environment; nil is the worker's own. configure is called once for
-	// each new process, before anybody uses it, with the configuration that the digest of p stands for; it is nil for a
-	// provider that is not to be configured. Release the lease.
+	// each new process, before anybody uses it, with the configuration whose digest p has; it is nil for a provider that
+	// is not to be configured. Release the lease.
 	Acquire(ctx context.Context, p wire.Provider, env *wire.Variables, configure Configure) (Lease, diag.List)
 }
 
@@ -159,8 +160,8 @@ type Worker struct {
 	kept          keptSlots
 	environments  environments
 	trouble       refusalReason
-	// room is for the large tasks that the worker unpacks and executes.
-	room *wire.Room
+	// budget is for the large tasks that the worker unpacks and executes.
+	budget *wire.MemoryBudget
 	// announce asks for a heartbeat now.
 	announce chan struct{}
 	// held are the attempts and other work that Run waits for before it returns.
@@ -181,7 +182,7 @@ func New(o Options) *Worker {
 	}
 	return &Worker{
 		Options: o, slots: newSlots(o.Slots), keys: newRunKeys(o.Keys, o.Now), ops: newOperations(o.Now),
-		announce: make(chan struct{}, 1), room: wire.NewRoom(wire.DefaultRoom),
+		announce: make(chan struct{}, 1), budget: wire.NewMemoryBudget(wire.DefaultMemoryBudget),
 		left: firstSeen{wait: leaveToNamed}, keyless: firstSeen{wait: cmp.Or(o.KeyTimeout, keyTimeout)},
 	}
 }
@@ -204,7 +205,8 @@ func (w *Worker) Run(taking, working context.Context) error {
 	defer context.AfterFunc(taking, func() { w.draining.Store(true) })()
 	defer context.AfterFunc(working, func() { w.giveUp(context.Cause(working)) })()
 
-	// Heartbeats, control messages and offered tasks go on after taking and working have ended, until nothing is held.
+	// Heartbeats, control messages and offered tasks are handled after taking and working have ended, until nothing is
+	// held.
 	around, end := context.WithCancel(context.WithoutCancel(working))
 	defer end()
 	var company, lanes sync.WaitGroup
@@ -227,13 +229,13 @@ func (w *Worker) Run(taking, working context.Context) error {
 
 	var broken brokenError
 	if errors.As(context.Cause(taking), &broken) {
-		return fmt.Errorf("worker %s cannot go on: %w", w.ID, broken.err)
+		return fmt.Errorf("worker %s cannot continue: %w", w.ID, broken.err)
 	}
 	return nil
 }
 
 // fail makes the worker take nothing new because it can no longer keep its guarantees.
 func (w *Worker) fail(err error) {
-	w.Log.Error("the worker cannot go on", "error", err)
+	w.Log.Error("the worker cannot continue", "error", err)
 	w.giveUp(brokenError{err})
 }

@@ -227,7 +227,7 @@ func TestAResultIsPublishedUntilItIsConfirmed(t *testing.T) {
 		b.bus.put(b.applies(1)...)
 		elapse(time.Minute)
 		synctest.Wait()
-		if held := b.opts.Journal.Pending(); len(held) != 1 || held[0].Phase != journal.Ended {
+		if held := b.opts.Journal.Pending(); len(held) != 1 || held[0].Status != journal.Ended {
 			t.Errorf("while publishing fails the journal has the entries %v", held)
 		}
 		elapse(time.Hour)

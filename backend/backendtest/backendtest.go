@@ -1,7 +1,7 @@
 // Package backendtest is the test suite for backends.
 //
-// It needs a place that nothing else uses; what a kind of backend stores there, and which calls it makes, is tested
-// by the tests of that kind.
+// It needs storage that nothing else uses. The tests of each kind of backend check the stored form and the calls to the
+// service.
 package backendtest
 
 import (

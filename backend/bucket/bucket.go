@@ -66,7 +66,7 @@ type Store struct {
 	Locks     Locks
 	LockCheck time.Duration
 
-	watches backend.Watches
+	checks backend.LockChecks
 }
 
 // Describe implements backend.Backend.
@@ -78,7 +78,7 @@ func (s *Store) Describe(workspace string) backend.Description {
 
 // Close closes the connections. Locks are kept.
 func (s *Store) Close() error {
-	s.watches.Close()
+	s.checks.Close()
 	s.Driver.Close()
 	return nil
 }
@@ -119,7 +119,7 @@ func (s *Store) Lock(ctx context.Context, workspace string, info journal.LockInf
 	if err != nil {
 		return backend.Lock{}, err
 	}
-	return s.watches.Start(ctx, s.LockCheck, workspace, id, func(ctx context.Context) (bool, error) {
+	return s.checks.Start(ctx, s.LockCheck, workspace, id, func(ctx context.Context) (bool, error) {
 		return s.Locks.Holds(ctx, object, id)
 	}), nil
 }
@@ -129,7 +129,7 @@ func (s *Store) Unlock(ctx context.Context, workspace, lockID string) error {
 	if s.Locks == nil {
 		return nil
 	}
-	s.watches.Stop(workspace, lockID)
+	s.checks.Stop(workspace, lockID)
 	return s.Locks.Unlock(ctx, s.Names.Object(workspace), lockID)
 }
 
@@ -197,11 +197,11 @@ func (s *Store) Delete(ctx context.Context, workspace string) error {
 type Names struct {
 	// Object returns the name of a workspace's object.
 	Object func(workspace string) string
-	// Prefix and Suffix are what lists have around each workspace but the default one.
+	// Prefix and Suffix come before and after the name of each workspace, except the default one, in lists of objects.
 	Prefix, Suffix string
 }
 
-// Folders are names of which each workspace's, but the default one's, is in a folder of its own: PREFIX/WORKSPACE/KEY.
+// Folders are file names that each workspace has in a folder of its own, except the default one: PREFIX/WORKSPACE/KEY.
 func Folders(first, prefix, key string) Names {
 	n := Names{Prefix: prefix, Suffix: "/" + key, Object: func(workspace string) string {
 		if workspace == journal.DefaultWorkspace {

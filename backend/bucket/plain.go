@@ -10,8 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/internal/cloud/call"
 )
 
-// Plain sends requests to a bucket that has a host of its own, and whose objects are paths there: what the drivers of
-// such stores have in common.
+// Plain sends requests to a bucket that has its own host, and whose objects are paths there. Several drivers use it.
 type Plain struct {
 	Caller    *call.Caller
 	Transport *http.Transport

@@ -95,7 +95,7 @@ func Match(holder *journal.LockInfo, id string) error {
 
 // Unknown returns the error about a lock that is taken, if reading its holder has failed with err.
 func Unknown(err error) error {
-	return fmt.Errorf("the state is locked, and who holds the lock cannot be read: %w", err)
+	return fmt.Errorf("the state is locked, and the holder of the lock cannot be read: %w", err)
 }
 
 // Named returns the holder of a lock whose ID the store has assigned. If the information about it cannot be read, at

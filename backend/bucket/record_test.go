@@ -76,7 +76,7 @@ func TestALockIsRefusedWithWhatIsKnownOfItsHolder(t *testing.T) {
 		want   string // in the error
 	}{
 		"somebody's":     {record: string(backend.EncodeLock(backendtest.Info("theirs", "OperationTypePlan"))), holder: "theirs"},
-		"unreadable one": {record: "?", want: "who holds the lock cannot be read"},
+		"unreadable one": {record: "?", want: "the holder of the lock cannot be read"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			s, _, rows := locked()

@@ -117,7 +117,7 @@ func (c *client) call(ctx context.Context, by *retryablehttp.Client, method, pat
 	}
 	defer answer.Body.Close() // it was read to its end, or is not needed
 	if answer.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(answer.Body, maxState>>10)) // what there is of it
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, maxState>>10)) // the part of it that exists
 		return text, &refusal{doing: doing, status: answer.StatusCode, text: c.shown(text)}
 	}
 	data, err := io.ReadAll(io.LimitReader(answer.Body, 2*maxState+1))

@@ -1,7 +1,7 @@
 // Package consul stores snapshots in Consul's key-value store, compatible with OpenTofu's backend "consul".
 //
 // A workspace is a key. A state that is too large for one value is stored in chunks, and the key then contains
-// their names. The package uses the HTTP API of an agent; it does not watch the keys.
+// their names. The package uses the HTTP API of an agent; it does not use blocking queries.
 package consul
 
 import (
@@ -92,7 +92,7 @@ type index struct {
 	Hash   string   `json:"current-hash"` // hexadecimal MD5 of the state before it was compressed
 }
 
-// indexOf decodes a value as an index; ok is false for a value that is a state itself.
+// indexOf decodes a value as an index; it returns false for a value that is a state itself.
 func indexOf(p *pair) (index, bool) {
 	var i index
 	if p == nil || json.Unmarshal(p.Value, &i) != nil {

@@ -189,7 +189,7 @@ func TestAStateThatAnotherProgramHasChangedIsNotOverwritten(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 		is(t, string(agent.Get("tf/state").Value), `{"theirs":1}`)
-		is(t, agent.Keys(), []string{"tf/state"}) // the chunks of what was not written are gone
+		is(t, agent.Keys(), []string{"tf/state"}) // the chunks of a state that was not written are gone
 	}
 }
 

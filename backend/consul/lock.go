@@ -36,9 +36,9 @@ const (
 // heldLock is a lock of this process. id is its session.
 type heldLock struct {
 	id   string
-	lost chan struct{} // closed by watch
+	lost chan struct{} // closed by keepLock
 	stop context.CancelFunc
-	done chan struct{} // closed when watch has returned
+	done chan struct{} // closed when keepLock has returned
 }
 
 // Lock implements backend.Backend. The lock's ID is that of its session, which is renewed until the lock is
@@ -65,7 +65,7 @@ func (b *store) Lock(ctx context.Context, workspace string, info journal.LockInf
 		return backend.Lock{}, errors.Join(fmt.Errorf("writing who holds the lock: %w", err),
 			b.release(ctx, workspace, id))
 	}
-	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	checking, stop := context.WithCancel(context.WithoutCancel(ctx))
 	h := &heldLock{id: id, lost: make(chan struct{}), stop: stop, done: make(chan struct{})}
 	b.mu.Lock()
 	former := b.held[workspace]
@@ -75,7 +75,7 @@ func (b *store) Lock(ctx context.Context, workspace string, info journal.LockInf
 		former.stop()
 		<-former.done
 	}
-	go b.watch(watching, h, b.below(workspace, lockName), begun)
+	go b.keepLock(checking, h, b.below(workspace, lockName), begun)
 	return backend.Lock{ID: id, Lost: h.lost}, nil
 }
 
@@ -126,7 +126,7 @@ func (b *store) acquire(ctx context.Context, workspace, id string) error {
 func (b *store) heldBy(ctx context.Context, workspace, session string) error {
 	holder, err := b.holder(ctx, workspace)
 	if err != nil {
-		return fmt.Errorf("the state is locked, and who holds the lock cannot be read: %w", err)
+		return fmt.Errorf("the state is locked, and the holder of the lock cannot be read: %w", err)
 	}
 	if holder == nil || session != "" && holder.ID != session { // left by a killed process
 		holder = &journal.LockInfo{ID: session, Path: b.key(workspace), Info: "consul session: " + session}
@@ -147,9 +147,9 @@ func (b *store) holder(ctx context.Context, workspace string) (*journal.LockInfo
 	return &info, err
 }
 
-// watch renews the session, and detects the loss of the lock: if the session has ended, if the key no longer
+// keepLock renews the session, and detects the loss of the lock: if the session has ended, if the key no longer
 // belongs to it, or if it could not be renewed for its TTL, after which Consul may end it at any moment.
-func (b *store) watch(ctx context.Context, h *heldLock, key string, renewed time.Time) {
+func (b *store) keepLock(ctx context.Context, h *heldLock, key string, renewed time.Time) {
 	defer close(h.done)
 	defer h.stop()
 	next := sessionTTL / 2

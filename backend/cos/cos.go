@@ -19,7 +19,7 @@ import (
 // driver sends the requests about objects and locks.
 type driver struct {
 	bucket.Plain
-	session *tencent.Session
+	client  *tencent.Client
 	acl     string
 	encrypt bool
 }

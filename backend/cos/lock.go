@@ -43,7 +43,7 @@ func (d *driver) Lock(ctx context.Context, state string, info journal.LockInfo) 
 	info.Path = object
 	document := backend.EncodeLock(info)
 	id := checksum(document)
-	if err := d.session.Ask(ctx, "tag", "CreateTag", d.tag(object), nil); err != nil {
+	if err := d.client.Ask(ctx, "tag", "CreateTag", d.tag(object), nil); err != nil {
 		if call.IsCode(err, tagExists) {
 			return "", d.heldBy(ctx, object)
 		}
@@ -84,8 +84,8 @@ func (d *driver) heldBy(ctx context.Context, object string) error {
 	if holder == nil {
 		value := d.tagValue(object)
 		holder = &journal.LockInfo{ID: value, Path: object,
-			Info: fmt.Sprintf("somebody takes the lock at this moment; if nobody does, a program died doing it, and "+
-				"the tag %s = %s has to be deleted, which force-unlock does", tagKey, value)}
+			Info: fmt.Sprintf("another program is acquiring the lock at this moment, or ended while it did. In the latter "+
+				"case the tag %s = %s has to be deleted, which force-unlock does", tagKey, value)}
 	}
 	return &journal.Held{Holder: *holder}
 }
@@ -107,12 +107,12 @@ func (d *driver) untag(ctx context.Context, object string) error {
 		var found struct {
 			Tags []struct{ TagKey, TagValue string }
 		}
-		err := d.session.Ask(ctx, "tag", "DescribeTags", d.tag(object), &found)
+		err := d.client.Ask(ctx, "tag", "DescribeTags", d.tag(object), &found)
 		if err == nil && len(found.Tags) == 0 {
 			return nil
 		}
 		if err == nil {
-			err = d.session.Ask(ctx, "tag", "DeleteTag", d.tag(object), nil)
+			err = d.client.Ask(ctx, "tag", "DeleteTag", d.tag(object), nil)
 		}
 		switch {
 		case err == nil || call.IsCode(err, tagMissing):

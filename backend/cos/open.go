@@ -52,7 +52,7 @@ func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend
 	if args.Bool("accelerate") {
 		d.Address = "https://" + d.Bucket + ".cos.accelerate.myqcloud.com"
 	}
-	session, err := tencent.Open(ctx, tencent.Settings{
+	client, err := tencent.Open(ctx, tencent.Settings{
 		Keys: call.Keys{ID: args.String("secret_id"), Secret: args.String("secret_key"),
 			Token: args.String("security_token")},
 		Role: role, Region: region, Transport: d.Transport, UserAgent: p.UserAgent,
@@ -60,7 +60,7 @@ func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to configure the COS backend", err.Error()+".", nil))
 	}
-	d.session, d.Caller = session, session.Objects()
+	d.client, d.Caller = client, client.Objects()
 	return &bucket.Store{
 		Driver: d, Names: bucket.Folders(path.Join(prefix, key), prefix, key), Locks: d, LockCheck: p.LockCheck,
 	}, diags
@@ -103,7 +103,7 @@ func roleOf(p backend.Place, args backend.Arguments) (call.Role, diag.List) {
 		n, err := strconv.Atoi(given)
 		if err != nil {
 			return r, diag.List{block.Problem("session_duration", "Invalid environment variable",
-				"TENCENTCLOUD_ASSUME_ROLE_SESSION_DURATION, which stands in for \"session_duration\", is not a number")}
+				"TENCENTCLOUD_ASSUME_ROLE_SESSION_DURATION, which replaces \"session_duration\", is not a number")}
 		}
 		r.Seconds = n
 	}

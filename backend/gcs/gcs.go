@@ -28,7 +28,7 @@ import (
 
 // driver sends the requests about objects and locks.
 type driver struct {
-	session   *google.Session
+	client    *google.Client
 	transport *http.Transport
 	// api and upload are the addresses of the bucket's objects in the JSON API, without a slash at the end.
 	api, upload string
@@ -55,7 +55,7 @@ func customerKey(raw []byte) http.Header {
 // locate determines the addresses of the bucket's objects. Uploads use another path of the same host.
 func (d *driver) locate(custom string) error {
 	if custom == "" {
-		custom = d.session.Endpoint("storage") + "/storage/v1/"
+		custom = d.client.Endpoint("storage") + "/storage/v1/"
 	}
 	u, err := url.Parse(custom)
 	if err != nil || u.Host == "" {
@@ -96,7 +96,7 @@ func (d *driver) ask(ctx context.Context, method, object string, query url.Value
 	if len(query) > 0 {
 		address += "?" + query.Encode()
 	}
-	answer, err := d.session.Do(ctx, call.Request{Method: method, URL: address, Header: header})
+	answer, err := d.client.Do(ctx, call.Request{Method: method, URL: address, Header: header})
 	return answer, d.explain(err)
 }
 
@@ -196,7 +196,7 @@ func (d *driver) put(ctx context.Context, object string, query url.Values, heade
 	}
 	all.Set("Content-Type", "multipart/related; boundary="+parts.Boundary())
 	query.Set("uploadType", "multipart")
-	answer, err := d.session.Do(ctx, call.Request{
+	answer, err := d.client.Do(ctx, call.Request{
 		Method: http.MethodPost, URL: d.upload + "?" + query.Encode(), Header: all, Body: body.Bytes(),
 	})
 	if err != nil {

@@ -119,11 +119,11 @@ func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend
 		}
 	}
 	settings.Transport = p.Transport()
-	session, err := google.Open(ctx, settings)
+	client, err := google.Open(ctx, settings)
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to configure the GCS backend", err.Error()+".", nil))
 	}
-	d.session, d.transport = session, settings.Transport
+	d.client, d.transport = client, settings.Transport
 	if d.locate(custom) != nil {
 		return nil, diags.Append(args.Problem("universe_domain", "Invalid Value", "The value must be a domain"))
 	}

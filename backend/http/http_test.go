@@ -27,7 +27,7 @@ type server struct {
 	lock     []byte
 	requests []string
 	failures int // how many requests are to be answered with 503
-	status   int // what every request is answered with, if it is not 0
+	status   int // the status with which every request is answered, if it is not 0
 }
 
 func newServer(t *testing.T) *server {

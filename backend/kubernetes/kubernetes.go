@@ -41,13 +41,13 @@ type store struct {
 	labels    map[string]string
 
 	transport  *http.Transport
-	watches    backend.Watches
-	watchEvery time.Duration
+	checks     backend.LockChecks
+	checkEvery time.Duration
 }
 
 // Close closes the connections. Locks are kept.
 func (b *store) Close() error {
-	b.watches.Close()
+	b.checks.Close()
 	b.transport.CloseIdleConnections()
 	return nil
 }

@@ -60,9 +60,9 @@ func (b *store) Lock(ctx context.Context, workspace string, info journal.LockInf
 	return backend.Lock{}, conflict
 }
 
-// held returns a lock that was taken, and starts watching it.
+// held returns a lock that was taken, and starts the checks.
 func (b *store) held(ctx context.Context, workspace, id string) backend.Lock {
-	lock := b.watches.Start(ctx, b.watchEvery, workspace, id, func(ctx context.Context) (bool, error) {
+	lock := b.checks.Start(ctx, b.checkEvery, workspace, id, func(ctx context.Context) (bool, error) {
 		lease, err := b.leases().get(ctx, b.leaseName(workspace))
 		return holderOf(lease) == id, err
 	})
@@ -74,7 +74,7 @@ func (b *store) Unlock(ctx context.Context, workspace, lockID string) error {
 	if err := b.checkName(workspace); err != nil {
 		return err
 	}
-	b.watches.Stop(workspace, lockID)
+	b.checks.Stop(workspace, lockID)
 	var conflict error
 	for range tries {
 		lease, err := b.leases().get(ctx, b.leaseName(workspace))

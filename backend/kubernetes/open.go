@@ -87,7 +87,7 @@ func openIn(p backend.Place, args backend.Arguments, account string) (backend.Ba
 		}
 		transport.Proxy = http.ProxyURL(proxy)
 	}
-	b.transport, b.watchEvery = transport, p.LockCheck
+	b.transport, b.checkEvery = transport, p.LockCheck
 	b.api = &api{address: address, client: newClient(transport), identity: who, userAgent: p.UserAgent}
 	return b, diags
 }

@@ -24,7 +24,7 @@ func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend
 	if diags = diags.Append(check(args)); diags.HasErrors() {
 		return nil, diags
 	}
-	session, err := alibaba.Open(ctx, alibaba.Settings{
+	client, err := alibaba.Open(ctx, alibaba.Settings{
 		Keys: call.Keys{
 			ID: args.String("access_key"), Secret: args.String("secret_key"), Token: args.String("security_token"),
 		},
@@ -35,10 +35,10 @@ func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to configure the OSS backend", err.Error()+".", nil))
 	}
-	d.Caller = session.Objects(d.Bucket)
+	d.Caller = client.Objects(d.Bucket)
 	endpoint := args.String("endpoint")
 	if endpoint == "" {
-		endpoint, err = session.ObjectStore(ctx)
+		endpoint, err = client.ObjectStore(ctx)
 		switch {
 		case errors.Is(err, alibaba.ErrRegion):
 			return nil, diags.Append(args.Problem("region", "Missing region",
@@ -68,7 +68,7 @@ func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend
 			"The value must be a host, or a URL"))
 	}
 	instance, _, _ := strings.Cut(u.Hostname(), ".")
-	rows := &rows{caller: session.Table(instance), address: u.Scheme + "://" + u.Host, table: name}
+	rows := &rows{caller: client.Table(instance), address: u.Scheme + "://" + u.Host, table: name}
 	if err := rows.describe(ctx); err != nil {
 		return nil, diags.Append(args.Problem("tablestore_table", "The table of locks cannot be used",
 			fmt.Sprintf("Asking for the table %q of the instance %q: %s", name, instance, err)))

@@ -22,7 +22,7 @@ type rows struct {
 // keyColumn is the name of the table's key.
 const keyColumn = "LockID"
 
-// The condition of a change on the existing row.
+// expectation is the condition of a change on the existing row.
 type expectation uint64
 
 const (

@@ -166,12 +166,12 @@ func (b *store) lock(ctx context.Context, workspace string, info journal.LockInf
 		}
 		return backend.Lock{}, errors.Join(err, closeSession(session))
 	}
-	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	checking, stop := context.WithCancel(context.WithoutCancel(ctx))
 	b.mu.Lock()
 	h.id, h.key, h.session, h.stop, h.done = info.ID, key, session, stop, make(chan struct{})
 	b.mu.Unlock()
 	lost := make(chan struct{})
-	go h.watch(watching, lost)
+	go h.checkSession(checking, lost)
 	return backend.Lock{ID: info.ID, Lost: lost}, nil
 }
 
@@ -207,8 +207,8 @@ func unlockSession(ctx context.Context, session *sql.Conn, key int64) error {
 	return err
 }
 
-// watch detects the end of the session: then the server has released the lock.
-func (h *heldLock) watch(ctx context.Context, lost chan<- struct{}) {
+// checkSession detects the end of the session: then the server has released the lock.
+func (h *heldLock) checkSession(ctx context.Context, lost chan<- struct{}) {
 	defer close(h.done)
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
@@ -293,7 +293,7 @@ func refusal(ctx context.Context, own *sql.Conn, key int64) error {
 	}}
 }
 
-// holdingSession is the session that has a lock. What the user may not see is null.
+// holdingSession is the session that has a lock. Columns that the user may not see are null.
 type holdingSession struct {
 	pid           int // of the server process
 	user, address sql.NullString

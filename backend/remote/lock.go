@@ -62,7 +62,7 @@ func (s *Store) Lock(ctx context.Context, workspace string, info journal.LockInf
 	s.mu.Lock()
 	s.held[workspace] = info.ID
 	s.mu.Unlock()
-	lock = s.watches.Start(ctx, s.lockCheck, workspace, lock.ID, func(ctx context.Context) (bool, error) {
+	lock = s.checks.Start(ctx, s.lockCheck, workspace, lock.ID, func(ctx context.Context) (bool, error) {
 		now, err := s.client.WorkspaceByID(ctx, w.ID)
 		if err != nil {
 			return true, err
@@ -91,7 +91,7 @@ func (s *Store) Unlock(ctx context.Context, workspace, lockID string) error {
 	_, own := s.held[workspace]
 	delete(s.held, workspace)
 	s.mu.Unlock()
-	s.watches.Stop(workspace, lockID)
+	s.checks.Stop(workspace, lockID)
 	if own {
 		err = s.client.Unlock(ctx, w.ID)
 	} else {

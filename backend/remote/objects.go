@@ -11,7 +11,7 @@ import (
 
 var _ backend.ObjectChanger = (*Store)(nil)
 
-// LocksObjects implements snapshot.ObjectChanger. While no run is in progress, the workspace is locked as a whole.
+// LocksObjects implements backend.ObjectChanger. While no run is in progress, the workspace is locked as a whole.
 func (s *Store) LocksObjects(ctx context.Context, workspace string) (bool, error) {
 	w, err := s.find(ctx, workspace, false)
 	if errors.Is(err, ErrNoSuchWorkspace) {
@@ -29,7 +29,7 @@ func (s *Store) LocksObjects(ctx context.Context, workspace string) (bool, error
 // longestWait is the longest time that one request waits for locks: a connection without traffic may be cut off.
 const longestWait = 20 * time.Second
 
-// ChangeObjects implements snapshot.ObjectChanger.
+// ChangeObjects implements backend.ObjectChanger.
 func (s *Store) ChangeObjects(ctx context.Context, workspace string, c backend.ObjectChange,
 	wait time.Duration) error {
 	w, err := s.find(ctx, workspace, false)

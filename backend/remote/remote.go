@@ -37,7 +37,7 @@ type Store struct {
 	run        string // the run that this process is a part of; empty for none
 	lockCheck  time.Duration
 	tell       func(string)
-	watches    backend.Watches
+	checks     backend.LockChecks
 
 	mu    sync.Mutex // guards the fields below
 	known map[string]*tfc.Workspace
@@ -162,9 +162,9 @@ func (s *Store) create(ctx context.Context, workspace string) (*tfc.Workspace, e
 	return w, nil
 }
 
-// Close ends the watches of locks. The locks are kept.
+// Close ends the checks of locks. The locks are kept.
 func (s *Store) Close() error {
-	s.watches.Close()
+	s.checks.Close()
 	return nil
 }
 

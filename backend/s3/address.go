@@ -16,8 +16,8 @@ var accessPoint = pattern.Lazy(`^arn:[\w-]+:s3:([a-z0-9-]+):(\d{12}):accesspoint
 // directory is the end of the names of directory buckets, whose requests need sessions.
 const directory = "--x-s3"
 
-// checkBucket returns what is wrong with the name of a bucket, or with the ARN of an access point in its place; empty
-// for nothing.
+// checkBucket returns the error in the name of a bucket, or in the ARN of an access point that replaces it; empty for
+// none.
 func checkBucket(bucket, region string, pathStyle bool) string {
 	found := accessPoint().FindStringSubmatch(bucket)
 	switch {
@@ -39,7 +39,7 @@ func checkBucket(bucket, region string, pathStyle bool) string {
 
 // locate returns the address of a bucket or access point. custom is the configured address of the service; empty for
 // that of AWS. As with AWS's libraries, the bucket is a part of the host name if it can be one, and else of the path.
-func locate(session *aws.Session, bucket, custom string, pathStyle bool) (*url.URL, error) {
+func locate(client *aws.Client, bucket, custom string, pathStyle bool) (*url.URL, error) {
 	point := accessPoint().FindStringSubmatch(bucket)
 	endpoint := custom
 	if custom == "" {
@@ -47,7 +47,7 @@ func locate(session *aws.Session, bucket, custom string, pathStyle bool) (*url.U
 		if point != nil {
 			service = "s3-accesspoint"
 		}
-		endpoint = session.Endpoint(service)
+		endpoint = client.Endpoint(service)
 	}
 	u, err := url.Parse(aws.WithScheme(endpoint))
 	if err != nil || u.Host == "" {

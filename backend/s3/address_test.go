@@ -16,9 +16,9 @@ import (
 	"github.com/millipede-iac/millipede/test/stage/clouds/intercept"
 )
 
-// Requests went to Amazon although AWS_ENDPOINT_URL or a profile named another service, to a host name that does not
-// exist where the bucket cannot be a part of one, and to addresses without FIPS although the environment asked for it.
-// The wanted addresses are those to which OpenTofu sends its requests.
+// Requests went to Amazon although AWS_ENDPOINT_URL or a profile named another service. They went to a host name that
+// does not exist if the bucket cannot be a part of one, and to addresses without FIPS although the environment asked
+// for it. OpenTofu sends its requests to the wanted addresses.
 func TestTheAddressIsTheOneThatAWSsLibrariesChoose(t *testing.T) {
 	text := cty.StringVal
 	const point = "arn:aws:s3:eu-west-1:123456789012:accesspoint/ap"

@@ -24,18 +24,18 @@ func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend
 	if diags = diags.Append(more); diags.HasErrors() {
 		return nil, diags
 	}
-	session, err := aws.Open(ctx, settings)
+	client, err := aws.Open(ctx, settings)
 	if err != nil {
 		return nil, diags.Append(awsidentity.Problem(err, args, "Failed to configure the S3 backend"))
 	}
 	d := &driver{
-		session: session, bucket: args.String("bucket"), acl: args.String("acl"),
+		client: client, bucket: args.String("bucket"), acl: args.String("acl"),
 		stateTags: tagging(args.Map("state_tags")), checksum: !args.Bool("skip_s3_checksum"),
 	}
 	d.encrypt(args)
 	endpoints, _ := args.Nested("endpoints")
 	custom := either(endpoints.String("s3"), args.String("endpoint"))
-	if d.address, err = locate(session, d.bucket, custom, pathStyle(args)); err != nil {
+	if d.address, err = locate(client, d.bucket, custom, pathStyle(args)); err != nil {
 		return nil, diags.Append(args.Problem("endpoints", "Invalid endpoint", err.Error()))
 	}
 	b := &bucket.Store{
@@ -48,11 +48,11 @@ func open(ctx context.Context, p backend.Place, args backend.Arguments) (backend
 		taken = append(taken, lock{bucket.Recorded{Record: file, Bucket: d.bucket}, "the lock file"})
 	}
 	if table := args.String("dynamodb_table"); table != "" {
-		at := session.Endpoint("dynamodb")
+		at := client.Endpoint("dynamodb")
 		if e := either(endpoints.String("dynamodb"), args.String("dynamodb_endpoint")); e != "" {
 			at = aws.WithScheme(e)
 		}
-		b.Table = &bucket.Table{Rows: &rows{session: session, table: table, endpoint: at}, Name: table, Bucket: d.bucket}
+		b.Table = &bucket.Table{Rows: &rows{client: client, table: table, endpoint: at}, Name: table, Bucket: d.bucket}
 		taken = append(taken, lock{bucket.Recorded{Record: b.Table, Bucket: d.bucket}, "the lock in the table " + table})
 	}
 	if len(taken) > 0 {

@@ -20,7 +20,7 @@ import (
 
 // driver sends the requests about objects.
 type driver struct {
-	session *aws.Session
+	client  *aws.Client
 	address *url.URL // of the bucket
 
 	bucket, acl, stateTags string
@@ -33,7 +33,7 @@ type driver struct {
 func (d *driver) Where(key string) string { return "s3://" + d.bucket + "/" + key }
 
 // Close implements bucket.Driver.
-func (d *driver) Close() { d.session.Close() }
+func (d *driver) Close() { d.client.Close() }
 
 // ask sends a request about an object; query may be nil.
 func (d *driver) ask(ctx context.Context, method, key string, query url.Values, header map[string]string,
@@ -48,7 +48,7 @@ func (d *driver) ask(ctx context.Context, method, key string, query url.Values, 
 	}
 	u.RawPath = aws.EscapePath(u.Path)
 	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20")
-	return d.session.Do(ctx, "s3", call.Request{Method: method, URL: u.String(), Header: h, Body: body})
+	return d.client.Do(ctx, "s3", call.Request{Method: method, URL: u.String(), Header: h, Body: body})
 }
 
 // readHeaders are the headers of a request that reads an object.

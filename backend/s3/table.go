@@ -10,7 +10,7 @@ import (
 
 // rows are the items of a DynamoDB table.
 type rows struct {
-	session         *aws.Session
+	client          *aws.Client
 	table, endpoint string
 }
 
@@ -23,7 +23,7 @@ const keyAttribute = "LockID"
 // ask calls an operation of DynamoDB on the table.
 func (r *rows) ask(ctx context.Context, operation string, in map[string]any, out any) error {
 	in["TableName"] = r.table
-	return r.session.Ask(ctx, "dynamodb", r.endpoint, "DynamoDB_20120810."+operation, "1.0", in, out)
+	return r.client.Ask(ctx, "dynamodb", r.endpoint, "DynamoDB_20120810."+operation, "1.0", in, out)
 }
 
 func (r *rows) find(ctx context.Context, key, column string) (item, error) {

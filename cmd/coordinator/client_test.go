@@ -13,8 +13,8 @@ import (
 )
 
 // The scripts of testdata/client use a command line whose states and runs are at a service in this process. In them,
-// `workspace NAME MODE` creates a workspace, and `elsewhere VERB NAME [REASON]` does what another user does: lock,
-// unlock, share (runs lock objects), approve, discard, await STATUS; `as` changes the user.
+// `workspace NAME MODE` creates a workspace, and `elsewhere VERB NAME [REASON]` acts as another user: lock, unlock,
+// share (runs lock objects), approve, discard, await STATUS; `as` changes the user.
 func TestTheCommandLineAtAService(t *testing.T) {
 	s, token := serveIn(t, t.TempDir(), "")
 	t.Cleanup(func() { s.stop() })
@@ -65,7 +65,7 @@ func TestTheCommandLineAtAService(t *testing.T) {
 
 var tokenLine = regexp.MustCompile(`\w+\.atlasv1\.\w+`)
 
-// elsewhere does what another user does with the newest run of a workspace, or with the workspace.
+// elsewhere is an action of another user on the newest run of a workspace, or on the workspace.
 func (s *served) elsewhere(args []string) error {
 	ctx := context.Background()
 	w, err := s.client.Workspaces.Read(ctx, "main", args[1])

@@ -96,7 +96,7 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 			diags = diags.Append(diag.New(diag.Warning, "Empty or non-existent state", "The state has no objects, so "+
 				"there is nothing to refresh.", nil))
 		}
-		return adopt(ctx, r, planned.Plan, "refresh", diags)
+		return storeResults(ctx, r, planned.Plan, "refresh", diags)
 	}))
 }
 

@@ -37,7 +37,7 @@ Options:
 ` + textHelp
 
 const consoleHelp = `Every line is an expression of the language, and its value is shown. It can
-refer to whatever an expression in the root module can: var.NAME, local.NAME,
+use the same references as expressions in the root module: var.NAME, local.NAME,
 module.NAME; TYPE.NAME and data.TYPE.NAME for objects of the state. The function
 type() shows the type of a value.
 
@@ -76,12 +76,12 @@ func runConsole(ctx context.Context, a *app, args []string) int {
 			func(ctx context.Context, s *operation.Session) (*operation.Console, diag.List) {
 				return s.Console(ctx, i.Prior)
 			})
-		return (&consoleSession{screen: s, console: c, config: i.Config}).run(diags)
+		return (&consoleLoop{screen: s, console: c, config: i.Config}).run(diags)
 	}))
 }
 
-// consoleSession is an interactive or piped console.
-type consoleSession struct {
+// consoleLoop is an interactive or piped console.
+type consoleLoop struct {
 	*screen
 	console *operation.Console
 	config  *estate.Configuration
@@ -89,7 +89,7 @@ type consoleSession struct {
 
 // run shows the diagnostics so far, and evaluates expressions until the input ends. It returns the diagnostics
 // that have not been shown.
-func (c *consoleSession) run(diags diag.List) diag.List {
+func (c *consoleLoop) run(diags diag.List) diag.List {
 	if c.console == nil {
 		return diags
 	}
@@ -105,7 +105,7 @@ func (c *consoleSession) run(diags diag.List) diag.List {
 }
 
 // piped evaluates the lines of standard input, up to the first one that fails.
-func (c *consoleSession) piped() diag.List {
+func (c *consoleLoop) piped() diag.List {
 	var lines operation.ConsoleLines
 	for {
 		line, err := c.App.ReadLine()
@@ -129,7 +129,7 @@ func (c *consoleSession) piped() diag.List {
 }
 
 // interactive evaluates expressions from a terminal.
-func (c *consoleSession) interactive(in *os.File) diag.List {
+func (c *consoleLoop) interactive(in *os.File) diag.List {
 	const prompt = "> "
 	editor := term.NewTerminal(struct {
 		io.Reader
@@ -169,7 +169,7 @@ func stopped() diag.List {
 
 // answer evaluates a line and shows the result; exit is true for a request to exit. The caller shows the
 // diagnostics.
-func (c *consoleSession) answer(expression string) (exit bool, diags diag.List) {
+func (c *consoleLoop) answer(expression string) (exit bool, diags diag.List) {
 	text := ""
 	switch strings.TrimSpace(expression) {
 	case "":

@@ -78,11 +78,11 @@ func importOne(ctx context.Context, r *running.Run, at addr.Instance, id string)
 		r.UI.Diagnostics(diags)
 		return 1
 	}
-	return adopt(ctx, r, planned.Plan, "import", diags)
+	return storeResults(ctx, r, planned.Plan, "import", diags)
 }
 
-// adopt writes the results of a plan into the state, with the outputs that are known.
-func adopt(ctx context.Context, r *running.Run, found *plan.Plan, command string, diags diag.List) int {
+// storeResults writes the results of a plan into the state, with the outputs that are known.
+func storeResults(ctx context.Context, r *running.Run, found *plan.Plan, command string, diags diag.List) int {
 	r.UI.Diagnostics(diags)
 	return r.CarryOut(ctx, estate.Adopt(found), command)
 }

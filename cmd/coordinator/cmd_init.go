@@ -151,8 +151,8 @@ immediately by creating some.`)
 		return nil
 	}
 	root, problems := i.wd.LoadRoot(false)
-	// The test files of the root module are part of it: what cannot be read of them ends the command before anything
-	// is prepared or installed.
+	// The test files of the root module belong to it: if one of them cannot be read, the command ends before it prepares
+	// or installs anything.
 	if problems = problems.Append(i.wd.TestErrors()); problems.HasErrors() {
 		return problems
 	}
@@ -258,7 +258,7 @@ func (s *screen) fetching() estate.Fetching {
 	}
 }
 
-// prepareBackend records the backend of the configuration, and reports what was done with the states.
+// prepareBackend records the backend of the configuration, and reports its actions on states.
 func (i *initialisation) prepareBackend(ctx context.Context, root *config.Node) diag.List {
 	o := i.options
 	options := migration.Options{

@@ -131,14 +131,14 @@ Options:
 
 func runLogout(ctx context.Context, a *app, args []string) int {
 	return a.withHost(args, logoutUsage, nil, func(s *screen, host string) diag.List {
-		place, err := a.Services.Stored(host)
+		storage, err := a.Services.Stored(host)
 		switch {
 		case err != nil:
 			return diag.Errors("Failed to remove API token", err.Error()+".", nil)
-		case place == services.Nowhere:
+		case storage == services.Nowhere:
 			s.Say(fmt.Sprintf("No credentials for %s are stored.", host))
 			return nil
-		case place == services.ByHelper:
+		case storage == services.ByHelper:
 			s.Say(fmt.Sprintf("Removing the stored credentials for %s from the credentials helper %q.", host,
 				a.CLI.Helper.Name))
 		default:
@@ -172,11 +172,11 @@ func (a *app) withHost(args []string, usage string, input *bool, fn func(s *scre
 	}
 	a.LoadCLIConfig()
 	host := f.Arg(0)
-	place, err := a.Services.Stored(host)
+	storage, err := a.Services.Stored(host)
 	if err != nil {
 		return s.End(diag.Errors("Invalid hostname", fmt.Sprintf("%q cannot be used: %s.", host, err), nil))
 	}
-	if place == services.ByHand {
+	if storage == services.ByHand {
 		return s.End(diag.Errors(fmt.Sprintf("Credentials for %s are manually configured", host),
 			"They are in a file of the CLI configuration that Millipede does not change. Revoke them, and remove that "+
 				"block out.", nil))

@@ -61,7 +61,7 @@ const runsShowUsage = `
 Usage: coordinator [global options] runs show [options] [RUN]
 
   Shows a run: what its plan depended on, its operations with their pools and workers, how long each operation waited
-  for a slot and for permits, how long it took, what failed, and what is in doubt.
+  for a slot and for permits, how long it took, and which operations failed or are in doubt.
   Without a name, the newest run. RUN can also be the address of a run's page at a service.
 
 Options:
@@ -85,8 +85,8 @@ func runRunsShow(ctx context.Context, a *app, args []string) int {
 	}, a.showServed)
 }
 
-// showing shows runs of the store of this directory, and showingServed those of a service. A remark is what to say
-// after the runs of the store.
+// showing shows runs of the store of this directory, and showingServed those of a service. A remark returns diagnostics
+// that are shown after the runs of the store.
 type (
 	showing       func(store *estate.Runs, name string) error
 	showingServed func(ctx context.Context, at servedAt) error

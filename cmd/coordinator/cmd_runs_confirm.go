@@ -31,7 +31,7 @@ Options:
   -comment=TEXT         A comment, for the history of the run.
 ` + variablesHelp + textHelp
 
-// decision is what a person decides about a run of a service.
+// decision is a person's decision about a run of a service.
 type decision struct {
 	verb string // for errors
 	// can reports whether the service offers it for a run; needs describes such runs.

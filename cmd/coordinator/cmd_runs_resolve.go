@@ -92,7 +92,7 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 // instances reads the addresses of instances. There must be one.
 func instances(names []string) (all []addr.Instance, diags diag.List) {
 	if len(names) == 0 {
-		names = []string{""} // reading it describes what is missing
+		names = []string{""} // reading it returns errors about missing parts
 	}
 	for _, name := range names {
 		at, more := addr.ParseInstance(name)

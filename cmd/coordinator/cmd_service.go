@@ -41,7 +41,7 @@ const serviceRestoreUsage = `
 Usage: coordinator [global options] service restore -in=FILE -data=DIR -key-file=FILE
 
   Creates the directory of a service from a backup. Then start the service with "serve -data=DIR" and the same key.
-  The service does not know what was done after the backup, so it resumes no runs: it cancels runs that had not ended,
+  The service does not know the changes after the backup, so it resumes no runs: it cancels runs that had not ended,
   settles the operations of their applies or marks them as in doubt, and starts nothing until an administrator lifts the
   halt.
 

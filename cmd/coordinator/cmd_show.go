@@ -33,7 +33,7 @@ What to show:
                         its providers need be installed. Only as JSON.
 
 Options:
-  -dependencies         With -json, show what the plan depends on, too: what must not change before it is applied.
+  -dependencies         With -json, also show the objects that must not change before the plan is applied.
   -show-sensitive       Show sensitive values too.
 ` + variablesHelp + documentHelp
 
@@ -111,7 +111,7 @@ type shown struct {
 	*screen
 	options view.TextOptions
 	vars    variableFlags
-	// dependencies: the document of a plan says what the plan depends on.
+	// dependencies adds the plan's dependencies to its document.
 	dependencies bool
 }
 

@@ -12,7 +12,7 @@ import (
 // commands are all commands, in the order in which the help lists them.
 var commands []command.Command
 
-// The table is set here because the help command, which is part of it, lists it.
+// init sets the table, because the help command, which is part of the table, lists it.
 func init() {
 	commands = []command.Command{
 		{Name: "init", Synopsis: "Prepare the directory: modules, providers, backend", Run: own(runInit),
@@ -34,7 +34,7 @@ func init() {
 			Use: estate.Use{LooksOnly: true}},
 		{Name: "import", Synopsis: "Import an existing object into the state", Run: own(runImport),
 			Use: estate.Use{ShowsMethods: true}},
-		{Name: "limits", Synopsis: "Show limits, and who holds or waits for permits", Run: own(runLimits), Apart: true},
+		{Name: "limits", Synopsis: "Show limits, and held and requested permits", Run: own(runLimits), Apart: true},
 		{Name: "login", Synopsis: "Get and store a token for a host", Run: own(runLogin), Apart: true},
 		{Name: "logout", Synopsis: "Remove the stored token for a host", Run: own(runLogout), Apart: true},
 		{Name: "metadata", Synopsis: "Facts about the engine", Run: own(group(metadataUsage)), Hidden: true},

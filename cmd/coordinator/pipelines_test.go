@@ -63,7 +63,7 @@ func (k stateKey) path() string {
 	return base + "d/" + k.workspace + "/terraform.tfstate"
 }
 
-// content is what a state holds: the objects by index, and which version it is.
+// content is the content of a state: the objects by index, and the number of the version.
 type content struct {
 	Lineage string
 	Serial  uint64
@@ -72,7 +72,7 @@ type content struct {
 
 type object struct{ ID, Input string }
 
-// savedPlan is a plan file: the state that it is for, as it was, and what it makes of that.
+// savedPlan is a plan file: the state that it is for, as it was then, and the state after its changes.
 type savedPlan struct {
 	at    stateKey
 	base  content
@@ -81,7 +81,7 @@ type savedPlan struct {
 	moved int // how often the state had been moved elsewhere
 }
 
-// pipeline is a directory in which commands are run in random order, with the model of what they may do.
+// pipeline is a directory in which commands are run in random order, with the model of their permitted effects.
 type pipeline struct {
 	*testing.T
 	dir    string
@@ -325,12 +325,12 @@ func (p *pipeline) applyPlan() {
 	name := names[p.random.IntN(len(names))]
 	s := p.plans[name]
 	now := p.states[s.at]
-	// What a plan creates may have been created since, and be elsewhere now: then the plan is stale.
+	// Objects that a plan creates may have been created since, and be elsewhere now: then the plan is stale.
 	switch same := now.Lineage == s.base.Lineage && now.Serial == s.base.Serial && s.moved == p.moved[s.at]; {
 	case s.at.workspace != p.workspace:
 		code := 1
 		if *pipelineProgram != "" {
-			return // what OpenTofu does with the state of another workspace is no model
+			return // OpenTofu's treatment of the state of another workspace is no model
 		}
 		p.run(code, "apply", "-no-color", name)
 		p.unchanged()

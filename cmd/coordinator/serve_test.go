@@ -93,7 +93,7 @@ func serveUnder(t *testing.T, environment environ.Variables, token string, stder
 		transport.CloseIdleConnections()
 		return <-code
 	})
-	t.Cleanup(func() { s.stop() }) // what it still writes would be in the way of those who remove the directory
+	t.Cleanup(func() { s.stop() }) // files that it still writes would make the removal of the directory fail
 	return s, token
 }
 

@@ -20,7 +20,7 @@ import (
 type sharedService struct {
 	*served
 	w    *client.Workspace
-	home string // where the service keeps what it has
+	home string // the data directory of the service
 	dir  string // where provisioners look
 }
 

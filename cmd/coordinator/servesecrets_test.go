@@ -102,7 +102,7 @@ func TestASecretIsInNoAnswerLogOrFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := s.follow("/app/settings/events/main")
-	before := s.run(w, leaky, client.RunCreateOptions{ // what it leaves is replaced, and so in the plan
+	before := s.run(w, leaky, client.RunCreateOptions{ // its objects are replaced, so they appear in the plan
 		Variables: []*client.RunVariable{{Key: "declared", Value: `"canary-declared"`}, {Key: "plain", Value: `"first"`}},
 	})
 	if before.Status != client.RunApplied {
@@ -220,9 +220,9 @@ func TestASecretIsInNoAnswerLogOrFile(t *testing.T) {
 	}
 }
 
-// unpacked returns what is compressed within a file, with Zstandard or gzip, at whatever place of it. A store keeps
-// values of any length in pages, so that the compressed text of the last ones may be torn: of these the beginning
-// counts.
+// unpacked returns the decompressed texts inside a file, compressed with Zstandard or gzip, at any position. A store
+// keeps values of any length in pages, so that the compressed text of the last ones may be incomplete: of these, it
+// returns the beginning.
 func unpacked(data []byte) (all [][]byte) {
 	for at := range data {
 		var z io.Reader
@@ -243,7 +243,7 @@ func unpacked(data []byte) (all [][]byte) {
 		default:
 			continue
 		}
-		text, _ := io.ReadAll(io.LimitReader(z, 16<<20)) // what lies behind the compressed text is an error
+		text, _ := io.ReadAll(io.LimitReader(z, 16<<20)) // the bytes after the compressed text are an error
 		all = append(all, text)
 	}
 	return all

@@ -1,4 +1,4 @@
-// Command worker hosts provider plugins and carries out what coordinators dispatch to its pools.
+// Command worker hosts provider plugins, and executes the tasks that coordinators dispatch to its pools.
 package main
 
 import (
@@ -34,7 +34,7 @@ const usage = `Usage: worker -nats URL [options]
 Options:
   -nats=URL          The NATS server, or several separated by commas. MILLIPEDE_NATS and NATS_URL do the same.
   -pool=NAME[,NAME]  The pools that this worker serves, usually a region. Default: default.
-  -slots=N           How many operations it carries out at a time. Default: 10.
+  -slots=N           How many operations it executes at a time. Default: 10.
   -cache=DIR         Where the journal and the provider packages are kept. One directory for each worker.
                      Default: millipede/worker in the user's cache directory.
   -environment=own   Start plugins and provisioners in this worker's environment alone: operations that bring variables of
@@ -45,8 +45,8 @@ Options:
                      that only the scraper can reach, such as 127.0.0.1:9464. Default: none.
   -version           Show the version.
 ` + natsconn.Usage + `
-  The first SIGTERM or Ctrl-C drains: nothing new is taken, what runs is finished and reported. The second one leaves
-  at once; what runs then is in doubt.
+  The first SIGTERM or Ctrl-C drains: the worker takes no new tasks, and finishes and reports those in progress. The
+  second one leaves at once; operations in progress are then in doubt.
 
   OTEL_TRACES_EXPORTER=otlp sends traces, as the other OTEL_ variables say (docs/observability.md).
 `
@@ -160,7 +160,7 @@ func split(list string) []string {
 	return out
 }
 
-// settings are what the options say.
+// settings are the values of the options.
 type settings struct {
 	nats         jet.Options
 	pools        []string
@@ -187,7 +187,7 @@ func work(ctx context.Context, o settings) error {
 			select {
 			case s := <-signals:
 				if i == 0 {
-					log.Info("draining: nothing new is taken, what runs is finished", "signal", s.String())
+					log.Info("draining: no new tasks are taken, those in progress are finished", "signal", s.String())
 					drain(fmt.Errorf("%s", s))
 					continue
 				}

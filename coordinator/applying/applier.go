@@ -1,7 +1,7 @@
-// Package applying is the program that applies a plan: it evaluates each object's configuration with the values
-// known at that time, has a worker apply the planned change, and adds the result to the state.
+// Package applying is the program that applies a plan: it evaluates each object's configuration with the values known
+// at that time, has a worker apply the planned change, and adds the result to the state.
 //
-// It executes the plan's apply graph as it is. It decides neither what changes nor in which order.
+// It executes the plan's apply graph as it is. It does not choose the changes, nor their order.
 package applying
 
 import (
@@ -66,7 +66,8 @@ type Options struct {
 type Applier struct {
 	Options
 	graph *dag.Graph
-	// closure returns the dependencies of what the apply makes, planned those of objects that stay as they are.
+	// closure has the dependencies of the objects that the apply creates or updates, planned those of the objects that
+	// stay as they are.
 	closure, planned *graph.Closure
 	// nodes are the static vertices of the plan's vertices, -1 for none. needed contains the static vertices whose
 	// values the apply needs.
@@ -340,7 +341,7 @@ func (a *Applier) fold(v int, then func(*wire.Result) program.Step, r *wire.Resu
 	return step
 }
 
-// effect is what a finished step passes to Accept.
+// effect is the value that a finished step passes to Accept.
 type effect struct {
 	counts Counts
 	checks []instance.Outcome

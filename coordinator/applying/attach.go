@@ -48,7 +48,7 @@ func (a *Applier) attach(p *wire.Provisioner) diag.List {
 		p.Files = found.files
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errTooLarge):
 	default:
-		return diag.Errors(p.Type+" provisioner error", fmt.Sprintf("What is to be copied cannot be read: %s.", err),
+		return diag.Errors(p.Type+" provisioner error", fmt.Sprintf("The source of the copy cannot be read: %s.", err),
 			nil)
 	}
 	return nil
@@ -67,7 +67,7 @@ func (a *attachment) add(name, below string, depth int) error {
 		return err
 	}
 	if depth > attachDepth {
-		return fmt.Errorf("%s lies %d directories deep: does a link lead back to where it is?", name, depth)
+		return fmt.Errorf("%s is %d directories deep: does a link lead back to one of its own parents?", name, depth)
 	}
 	if info.IsDir() {
 		a.files = append(a.files, wire.File{Path: below, Dir: true})

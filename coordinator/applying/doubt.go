@@ -51,8 +51,8 @@ func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
 	return changes
 }
 
-// unstorable returns the step of a result that the state cannot store although the operation had an effect: the object
-// is in doubt, with what is known about it.
+// unstorable returns the step for a result that the state cannot store although the operation had an effect: the object
+// is in doubt, with the attributes that are known.
 func unstorable(c *plan.Change, s *schema.Schema, secrets []cty.Path, res *wire.Result, diags diag.List,
 	err error) program.Step {
 	d := &program.Unstorable{Reason: "the answer cannot be kept: " + err.Error()}
@@ -62,7 +62,7 @@ func unstorable(c *plan.Change, s *schema.Schema, secrets []cty.Path, res *wire.
 	}
 	return program.Step{Doubt: d, Diags: diags.Append(diag.New(diag.Error, "Failed to store the result of the "+
 		"operation",
-		fmt.Sprintf("What the provider answered about %s cannot be kept: %s.", c.Addr, err), nil))}
+		fmt.Sprintf("The provider's answer about %s cannot be stored: %s.", c.Addr, err), nil))}
 }
 
 // operationOf returns the operation in doubt. An object that was created, and whose provisioners were running, is

@@ -10,14 +10,13 @@ import (
 // Locks returns the locks under which others may change the state while the plan is applied. The applier's state
 // must be the stored one. The cost is proportional to the plan.
 //
-//   - What the plan changes is locked to be written: the instances, the outputs, and the results of checks that its
-//     changes flow to. So are instances of which only the dependencies are noted anew: the order in which objects end
-//     goes by those later.
-//   - What its changes were made from is locked to be read.
-//   - Nothing may begin to depend on what it ends; and what it makes to depend on something is in the way of those who
-//     end that.
-//   - A resource is locked to be written by who may make its first instance or end its last one, or changes its
-//     provider; by all others who change instances of it, to be read.
+//   - The plan's changes: instances, outputs, and results of checks get write locks. So do instances whose recorded
+//     dependencies alone change, because these later determine the order in which objects are destroyed.
+//   - Instances whose values went into the changes get read locks.
+//   - The dependents of an object that the plan ends are locked against additions (Keep): nothing may begin to depend
+//     on it. A new dependency of an object that the plan makes (Depend) conflicts with such a lock.
+//   - A resource gets a write lock if the plan may make its first instance, end its last one, or change its provider;
+//     else a read lock if the plan changes instances of it.
 //
 // Plans that refresh or destroy everything lock the whole state: they do not know which other objects there will
 // be.
@@ -65,7 +64,7 @@ type locking struct {
 	written map[addr.Instance]bool
 }
 
-// change locks what one change needs in addition to the plan's own dependencies.
+// change adds the locks that one change needs in addition to the plan's own dependencies.
 func (l *locking) change(c *plan.Change) {
 	stored := l.state.Object(c.Addr, state.CurrentObject)
 	makes := false
@@ -117,8 +116,8 @@ func (l *locking) depends(now, recorded *state.Dependencies) {
 	}
 }
 
-// found locks what storing the refreshed objects needs: the resource of a removed object, or of one with another
-// provider, and the current dependencies of its objects.
+// found adds the locks for storing a refreshed object: of its resource, if it was removed or has another provider, and
+// of its current dependencies.
 func (l *locking) found(at addr.Instance) {
 	was, is := l.state.Instance(at), l.Plan.Prior.Instance(at)
 	if was == nil || is == nil || l.state.ProviderOf(at).Config() != l.Plan.Prior.ProviderOf(at).Config() {

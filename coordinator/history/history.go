@@ -169,7 +169,7 @@ func open(waits []timeline.Wait, from int64, waited []journal.Wait) []timeline.W
 		To: timeline.None})
 }
 
-// lacking changes what the vertices of a queue wait for.
+// lacking changes the waits of the vertices in a queue.
 func (w *Writer) lacking(queue int, since int64, waited []journal.Wait) {
 	for number := range w.queues[queue] {
 		w.recorder.Update(number, func(v *timeline.Vertex) {

@@ -1,9 +1,9 @@
 // Package hub lets all runs of a coordinator share one connection: it receives results, heartbeats and control messages
 // once for all of them, and passes each run its own.
 //
-// One goroutine fetches results and routes them by run; one watches heartbeats, one control messages, one checks for
-// lost data. Each of them runs only while a run needs it. What belongs to a single run (calls, tasks, claims, permits,
-// blobs) goes directly to the transport. The package decides nothing about a run, and knows no store.
+// One goroutine fetches results and routes them by run; one receives heartbeats, one control messages, one checks for
+// lost data. Each of them runs only while a run needs it. Calls, tasks, claims, permits and blobs belong to a single
+// run each, and go directly to the transport. The package makes no decisions about runs, and uses no store.
 package hub
 
 import (
@@ -20,41 +20,41 @@ const retryEvery = 250 * time.Millisecond
 // Hub is a coordinator's connection. A process has one for each coordinator. Its methods may be called from any
 // goroutine.
 type Hub struct {
-	// What belongs to a single run.
+	// These belong to single runs, and go directly to the transport.
 	wire.DirectTasks
 	wire.Claims
 	wire.Blobs
 	wire.Keys
 
-	// Room is shared by all messages from workers that this process unpacks.
-	Room *wire.Room
+	// Budget is shared by all messages from workers that this process unpacks.
+	Budget *wire.MemoryBudget
 
 	transport   wire.Transport
 	coordinator string
 
-	waiters  waiters
-	workers  feed[wire.Heartbeat]
-	controls feed[wire.Control]
-	results  results
-	probes   probes
-	orphans  orphans
-	drained  *drained
+	waiters   waiters
+	workers   feed[wire.Heartbeat]
+	controls  feed[wire.Control]
+	results   results
+	probes    probes
+	abandoned abandonedPermits
+	drained   *drained
 }
 
 // New returns the hub of a coordinator. It takes over the transport: nobody else may fetch the coordinator's results,
-// decide about its orphaned permits, or request permits over this transport in another coordinator's name. Close the
+// decide about its abandoned permits, or request permits over this transport in another coordinator's name. Close the
 // hub.
 func New(t wire.Transport, coordinator string) *Hub {
-	return within(wire.NewRoom(wire.DefaultRoom), new(drained), t, coordinator)
+	return within(wire.NewMemoryBudget(wire.DefaultMemoryBudget), new(drained), t, coordinator)
 }
 
-func within(room *wire.Room, d *drained, t wire.Transport, coordinator string) *Hub {
-	h := &Hub{DirectTasks: t, Claims: t, Blobs: t, Keys: t, Room: room, transport: t, coordinator: coordinator,
+func within(budget *wire.MemoryBudget, d *drained, t wire.Transport, coordinator string) *Hub {
+	h := &Hub{DirectTasks: t, Claims: t, Blobs: t, Keys: t, Budget: budget, transport: t, coordinator: coordinator,
 		drained: d}
 	h.workers.source = func(ctx context.Context, fn func(wire.Heartbeat)) error {
-		return t.WatchWorkers(ctx, func(beat wire.Heartbeat) { fn(d.seen(beat)) })
+		return t.SubscribeHeartbeats(ctx, func(beat wire.Heartbeat) { fn(d.seen(beat)) })
 	}
-	h.controls.source = func(ctx context.Context, fn func(wire.Control)) error { return t.WatchControl(ctx, "", fn) }
+	h.controls.source = func(ctx context.Context, fn func(wire.Control)) error { return t.SubscribeControl(ctx, "", fn) }
 	h.results.init(func(ctx context.Context, n int) ([]wire.Delivery, error) {
 		return t.FetchResults(ctx,
 			coordinator, n)
@@ -69,7 +69,7 @@ func (h *Hub) For(coordinator string) *Hub {
 	if coordinator == h.coordinator {
 		return h
 	}
-	return within(h.Room, h.drained, h.transport, coordinator)
+	return within(h.Budget, h.drained, h.transport, coordinator)
 }
 
 // Coordinator returns the name under which the hub's runs are known.
@@ -78,15 +78,15 @@ func (h *Hub) Coordinator() string { return h.coordinator }
 // Close closes the transport. All runs must have ended.
 func (h *Hub) Close() error { return h.transport.Close() }
 
-// WatchWorkers calls fn for every heartbeat until ctx ends, which is no error; fn must not block, nor call the hub. The
-// workers of drained pools seem to be draining. See wire.Presence.
-func (h *Hub) WatchWorkers(ctx context.Context, fn func(wire.Heartbeat)) error {
+// SubscribeHeartbeats calls fn for every heartbeat until ctx ends, which is no error; fn must not block, nor call the
+// hub. The workers of drained pools seem to be draining. See wire.Presence.
+func (h *Hub) SubscribeHeartbeats(ctx context.Context, fn func(wire.Heartbeat)) error {
 	return h.workers.listen(ctx, fn)
 }
 
-// WatchControl calls fn for every control message to all pools until ctx ends, which is no error; fn must not block,
-// nor call the hub.
-func (h *Hub) WatchControl(ctx context.Context, fn func(wire.Control)) error {
+// SubscribeControl calls fn for every control message to all pools until ctx ends, which is no error; fn must not
+// block, nor call the hub.
+func (h *Hub) SubscribeControl(ctx context.Context, fn func(wire.Control)) error {
 	return h.controls.listen(ctx, fn)
 }
 
@@ -97,16 +97,16 @@ func (h *Hub) Results(ctx context.Context, run string, take func(wire.Delivery))
 	return h.results.take(ctx, run, take)
 }
 
-// Probe calls fn at once, and then regularly, with what the transport holds or with an error, until ctx ends or fn
-// returns false. The answer is about the pools that pools returned before the question. See wire.Queue.HighWater.
+// Probe calls fn at once, and then regularly, with the high-water mark of the transport, or with an error, until ctx
+// ends or fn returns false. Each time, pools returns the pools to ask about. See wire.WorkQueue.HighWater.
 func (h *Hub) Probe(ctx context.Context, pools func() []string, fn func(wire.HighWater, error) bool) {
 	h.probes.probe(ctx, pools, fn)
 }
 
-// Decide adds a function that decides about orphaned permits, and returns a function that removes it. A permit is
+// Decide adds a function that decides about abandoned permits, and returns a function that removes it. A permit is
 // released if one of them says so; each decides only about runs that it knows. Add the first one before the first run.
-func (h *Hub) Decide(fn wire.Orphan) (remove func()) {
-	return h.orphans.add(fn, h.transport.OnOrphan)
+func (h *Hub) Decide(fn wire.AbandonedFunc) (remove func()) {
+	return h.abandoned.add(fn, h.transport.OnAbandoned)
 }
 
 // Acquire requests a permit in the coordinator's name. See wire.Semaphore.
@@ -143,18 +143,18 @@ func (h *Hub) Call(ctx context.Context, pool string, data []byte) ([]byte, error
 // PoolBlobs is that of wire.PoolBlobs.
 func (h *Hub) PoolBlobs(pool string) wire.Blobs { return h.transport.PoolBlobs(pool) }
 
-// PublishTask is that of wire.Queue.
+// PublishTask is that of wire.WorkQueue.
 func (h *Hub) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	return h.transport.PublishTask(ctx, ref, data)
 }
 
-// PurgeRun removes everything of a finished run. See wire.Queue.
+// PurgeRun removes everything of a finished run. See wire.WorkQueue.
 func (h *Hub) PurgeRun(ctx context.Context, run string, pools []string) error {
 	h.results.forget(run)
 	return h.transport.PurgeRun(ctx, run, pools)
 }
 
-// HighWater asks what the transport holds, independently of the regular probes. See wire.Queue.
+// HighWater asks what the transport holds, independently of the regular probes. See wire.WorkQueue.
 func (h *Hub) HighWater(ctx context.Context, pools []string) (wire.HighWater, error) {
 	return h.transport.HighWater(ctx, pools)
 }

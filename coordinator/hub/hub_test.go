@@ -106,8 +106,8 @@ func TestAListenerThatPanicsEndsAloneWithItsTrace(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		heard := 0
 		good, bad := make(chan error, 1), make(chan error, 1)
-		go func() { good <- h.WatchWorkers(ctx, func(wire.Heartbeat) { heard++ }) }()
-		go func() { bad <- h.WatchWorkers(ctx, func(wire.Heartbeat) { panic("planted") }) }()
+		go func() { good <- h.SubscribeHeartbeats(ctx, func(wire.Heartbeat) { heard++ }) }()
+		go func() { bad <- h.SubscribeHeartbeats(ctx, func(wire.Heartbeat) { panic("planted") }) }()
 		synctest.Wait()
 		for range 3 {
 			if err := worker.Beat(t.Context(), wire.Heartbeat{Worker: "w", Pools: []string{"eu"},
@@ -213,10 +213,10 @@ func TestThatAPoolIsFullIsToldToTheRunsThatUseIt(t *testing.T) {
 func TestAPermitIsFreeWhenOneOfThoseWhoDecideSaysSo(t *testing.T) {
 	system := mem.New(mem.Options{})
 	conn := system.Connect("coordinator")
-	o := &orphaning{Conn: conn}
+	o := &abandoning{Conn: conn}
 	h := hub.New(o, "c1")
 	defer h.Close()
-	knows := func(run string) wire.Orphan {
+	knows := func(run string) wire.AbandonedFunc {
 		return func(_ context.Context, _ string, r wire.PermitRequest) bool { return r.Run == run }
 	}
 	h.Decide(knows("a"))
@@ -233,10 +233,10 @@ func TestAPermitIsFreeWhenOneOfThoseWhoDecideSaysSo(t *testing.T) {
 	}
 }
 
-// orphaning is a transport that records the function that decides about orphans.
-type orphaning struct {
+// abandoning is a transport that records the function that decides about abandoned permits.
+type abandoning struct {
 	*mem.Conn
-	fn wire.Orphan
+	fn wire.AbandonedFunc
 }
 
-func (o *orphaning) OnOrphan(fn wire.Orphan) { o.fn = fn }
+func (o *abandoning) OnAbandoned(fn wire.AbandonedFunc) { o.fn = fn }

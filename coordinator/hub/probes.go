@@ -100,7 +100,7 @@ func (p *probes) round(ctx context.Context) {
 	for b, pools := range asked {
 		own, err := mark.Of(pools), err
 		if err == nil {
-			err = own.Room()
+			err = own.CheckSpace()
 		}
 		select {
 		case <-b.mail: // it has not read the last one, which is old now

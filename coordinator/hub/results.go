@@ -11,7 +11,7 @@ import (
 )
 
 // ErrTaken means that another call receives the results of the run: it is executed in this process already.
-var ErrTaken = errors.New("the run is carried out in this process already")
+var ErrTaken = errors.New("this process already executes the run")
 
 const (
 	// fetchBatch is the most results that one fetch returns.
@@ -32,17 +32,17 @@ type results struct {
 
 	mu     sync.Mutex // guards the rest
 	takers map[string]*receiver
-	strays map[place]wire.Delivery
+	strays map[streamPosition]wire.Delivery
 	bytes  int // of the strays
 }
 
-// place is where a result is stored: its pool, and its sequence among the results of the pool.
-type place struct {
+// streamPosition is the position of a result: its pool, and its sequence among the results of the pool.
+type streamPosition struct {
 	pool     string
 	sequence uint64
 }
 
-func placeOf(d wire.Delivery) place { return place{d.Ref().Pool, d.Sequence()} }
+func positionOf(d wire.Delivery) streamPosition { return streamPosition{d.Ref().Pool, d.Sequence()} }
 
 // receiver receives the results of a run.
 type receiver struct {
@@ -51,7 +51,7 @@ type receiver struct {
 }
 
 func (r *results) init(fetch func(ctx context.Context, n int) ([]wire.Delivery, error)) {
-	r.fetch, r.takers, r.strays = fetch, map[string]*receiver{}, map[place]wire.Delivery{}
+	r.fetch, r.takers, r.strays = fetch, map[string]*receiver{}, map[streamPosition]wire.Delivery{}
 	r.shared.run = r.run
 }
 
@@ -136,15 +136,15 @@ func (r *results) route(d wire.Delivery) {
 
 // keep keeps a stray. The caller has the lock.
 func (r *results) keep(d wire.Delivery) {
-	r.drop(placeOf(d)) // an earlier delivery of the same message
+	r.drop(positionOf(d)) // an earlier delivery of the same message
 	if len(r.strays) < maxStrays && r.bytes+len(d.Data()) <= maxStrayBytes {
-		r.strays[placeOf(d)] = d
+		r.strays[positionOf(d)] = d
 		r.bytes += len(d.Data())
 	}
 }
 
 // drop forgets a stray. The caller has the lock.
-func (r *results) drop(at place) {
+func (r *results) drop(at streamPosition) {
 	if d := r.strays[at]; d != nil {
 		r.bytes -= len(d.Data())
 		delete(r.strays, at)

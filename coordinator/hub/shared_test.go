@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Whoever came while the goroutine of the last user was ending held a mutex, or waited for one, until it had ended. In
-// the simulation that stops the clock, for which the goroutine waits: seed 62011 never ended.
+// A user that came while the goroutine of the last user was ending held a mutex, or waited for one, until the goroutine
+// had ended. In the simulation that stops the clock, and the goroutine waits for the clock: seed 62011 never ended.
 func TestAUserMayComeWhileTheFormerGoroutineEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, runs atomic.Int32

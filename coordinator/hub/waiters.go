@@ -11,7 +11,7 @@ import (
 
 // waiters records which runs of this process wait for permits, so that background runs can give them priority.
 type waiters struct {
-	mu   sync.Mutex     // guards what follows
+	mu   sync.Mutex     // guards the fields below
 	runs map[string]int // by limit
 	// changed is closed when a run begins or stops waiting.
 	changed chan struct{}

@@ -13,10 +13,10 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Inputs returns the digest of what the configuration contributes to the provider's plan of a change. task is the plan
-// to ask for, of which the prior object is left out. The digest is zero if a plan must not be recognised by it: if
-// parts of the configuration are unknown, if ephemeral values are among them, of which nothing may be recorded, and if
-// a test mocks the provider.
+// Inputs returns the digest of the configuration's contribution to the provider's plan of a change. task is the request
+// for that plan; its prior object does not count. The digest is zero if the plan must not be recognised by it: if parts
+// of the configuration are unknown, if it has ephemeral values (nothing about them may be recorded), or if a test mocks
+// the provider.
 func (in *Instance) Inputs(task *wire.PlanTask) plan.Inputs {
 	ephemeral := in.ephemeral || len(in.Schema.Block.WriteOnlyPaths(in.Bare)) > 0
 	if ephemeral || in.Wire.Mock != nil || !in.Bare.IsWhollyKnown() {
@@ -29,9 +29,9 @@ func (in *Instance) Inputs(task *wire.PlanTask) plan.Inputs {
 // Digest returns the digest of all inputs of an object's plan: the package of its provider and its configuration, the
 // type with its schema, the stored object with private data, and the configuration.
 func Digest(p *wire.Provider, s *schema.Schema, task *wire.PlanTask) (sum [16]byte) {
-	room := digests.Get().(*digest)
-	defer digests.Put(room)
-	d := (*room)[:0]
+	buffer := digests.Get().(*digest)
+	defer digests.Put(buffer)
+	d := (*buffer)[:0]
 	d.text(p.Package.Source)
 	d.text(p.Package.Version)
 	d.number(int64(len(p.Package.Hashes)))
@@ -45,7 +45,7 @@ func Digest(p *wire.Provider, s *schema.Schema, task *wire.PlanTask) (sum [16]by
 	}
 	d.number(s.Version)
 	d.task(task)
-	*room = d
+	*buffer = d
 	whole := sha256.Sum256(d)
 	copy(sum[:], whole[:])
 	return sum

@@ -157,7 +157,7 @@ func TestACopyThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-// Whatever is written to the socket, the server answers in one line or not at all, and continues to serve.
+// The server answers any input on the socket in one line or not at all, and continues to serve.
 func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 	h := home(t, t.TempDir())
 	serve(t, h, func() error { return nil })

@@ -124,7 +124,7 @@ func (d Directory) Claim(l Location, owns func(store string) (bool, error)) erro
 	if err := os.MkdirAll(filepath.Dir(to.path), 0o700); err != nil {
 		return err
 	}
-	for _, name := range []string{filepath.Join(to.path, locationName), to.path} { // what MakeState may have left
+	for _, name := range []string{filepath.Join(to.path, locationName), to.path} { // MakeState may have left these
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

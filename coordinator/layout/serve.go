@@ -126,9 +126,9 @@ func (s *Server) listen() (err error) {
 	return os.Chmod(path, 0o600)
 }
 
-// removeApart removes the directory of the socket that a note names. The process that wrote the note has ended: who
-// serves has the store. What is not the directory of a socket alone stays, and so does what cannot be removed; it is in
-// nobody's way.
+// removeApart removes the directory of the socket that a note names. The process that wrote the note has ended, because
+// the caller has the store open. A directory with other files is kept, and so are files that cannot be removed; they do
+// no harm.
 func removeApart(note string) {
 	text, err := os.ReadFile(note)
 	path := strings.TrimSpace(string(text))

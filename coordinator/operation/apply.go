@@ -31,7 +31,7 @@ type ApplyOptions struct {
 	Saved []byte
 	// Command is the user's command: apply, destroy, refresh.
 	Command string
-	// LockID is the state's lock; Who holds it.
+	// LockID is the ID of the state's lock; Who is the user who holds it.
 	LockID, Who string
 	// Request is the requester's name for the run; may be empty.
 	Request string
@@ -100,8 +100,8 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 }
 
 // endEarlierRuns ends earlier runs that were cut off or interrupted: the state changes now, so that their plans will no
-// longer fit it, unless they have locked what they change. Runs with operations in doubt stay, because their journals
-// have what is known about those. It returns when the last run began.
+// longer fit it, unless they hold locks of the objects that they change. Runs with operations in doubt are kept,
+// because their journals have the facts about those. It returns the time at which the last run began.
 func (s *Session) endEarlierRuns(ctx context.Context, lockID string) (last time.Time, err error) {
 	runs, err := s.Store.Runs(ctx, s.Workspace)
 	if err != nil {
@@ -153,8 +153,8 @@ func Resumable(runs []journal.Run, id string) diag.List {
 			runs[at].Status), nil)
 	case at > 0:
 		return diag.Errors("The run was overtaken",
-			fmt.Sprintf("The run %s has changed the state since, so the plan of the run %s does not fit it any more. "+
-				"Make a new plan. What is still in doubt of the old run can be told with: "+diag.Program()+
+			fmt.Sprintf("The run %s has changed the state since, so the plan of the run %s does not fit it any more. Make a "+
+				"new plan. To record the outcomes of the old run's operations in doubt: "+diag.Program()+
 				" runs resolve", runs[0].ID, id), nil)
 	}
 	return nil
@@ -198,8 +198,8 @@ func (s *Session) Settle(ctx context.Context, r journal.Run, p *plan.Plan, lockI
 	return applied, out
 }
 
-// goOn executes what is left of an interrupted run. limit, unless it is nil, tells the runner first that it is not to
-// execute everything. The result is nil if the run cannot be resumed.
+// goOn executes the rest of an interrupted run. If limit is not nil, it first restricts the runner to a part of that.
+// The result is nil if the run cannot be resumed.
 func (s *Session) goOn(ctx context.Context, r journal.Run, p *plan.Plan, lockID string,
 	limit func(*coordinator.Runner)) (applied *Applied, diags diag.List) {
 	defer caught(&diags)
@@ -287,7 +287,7 @@ func (s *Session) Ended(ctx context.Context, r journal.Run, p *plan.Plan) (appli
 	}
 	if r.Status != "done" && !diags.HasErrors() {
 		diags = diags.Append(diag.New(diag.Error, "The run has failed",
-			fmt.Sprintf("The run %s is %s. What was done is in the state.", r.ID, r.Status), nil))
+			fmt.Sprintf("The run %s is %s. The state has its changes.", r.ID, r.Status), nil))
 	}
 	if err := s.Hub.For(r.Coordinator).PurgeRun(ctx, r.ID, coordinator.PoolsOf(events)); err != nil {
 		diags = diags.Append(diag.New(diag.Warning, "The streams were not cleaned",
@@ -318,18 +318,18 @@ func failed(err error) diag.List {
 	if err == nil {
 		return nil
 	}
-	return diag.Errors("Failed to carry the run out", err.Error()+".", nil)
+	return diag.Errors("Failed to execute the run", err.Error()+".", nil)
 }
 
 func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applying.Applier, e *envelope, run string,
 	diags diag.List, ended func(outcome string)) (*Applied, diag.List) {
 	ctx = s.Stop.running(ctx)
-	release := s.watch(r)
+	release := s.forwardStop(r)
 	defer release()
 	sharing, stop := context.WithCancel(ctx)
 	var group errgroup.Group
 	group.Go(func() error {
-		return bug.Catch(func() error { return e.keepSharing(sharing, s.Hub.WatchWorkers) })
+		return bug.Catch(func() error { return e.keepSharing(sharing, s.Hub.SubscribeHeartbeats) })
 	})
 	if s.Events != nil {
 		group.Go(func() error {
@@ -415,7 +415,7 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	}, diags
 }
 
-// resumable says how a run goes on that has ended with operations in doubt, whatever else has gone wrong.
+// resumable tells users how to continue a run that has ended with operations in doubt, regardless of other errors.
 func resumable(run string, doubts int) *diag.Diagnostic {
 	return diag.New(diag.Warning, "The run can be resumed", fmt.Sprintf("The run %[1]s is not complete, and %[2]d of its "+
 		"operations are in doubt. They hold their permits, so that with as many of them as permits nothing more can start. "+

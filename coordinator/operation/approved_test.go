@@ -50,7 +50,7 @@ output "mixed" { value = [fake_thing.a.id != "", file("` + file + `")] }
 	if outputs["gone"] != nil {
 		t.Errorf("an output that is null is stored: %v", outputs["gone"])
 	}
-	// A value of which a part was unknown is evaluated again as a whole, as in OpenTofu.
+	// A partly unknown value is evaluated again as a whole, as in OpenTofu.
 	if got := outputs["mixed"].Value.AsValueSlice()[1].AsString(); got != "changed" {
 		t.Errorf("the partly unknown output has %q", got)
 	}

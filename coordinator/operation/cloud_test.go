@@ -18,7 +18,7 @@ import (
 // changed and whose size can, and the data source fake_lookup,
 // which does not find "nothing".
 type cloud struct {
-	provider.Provider // what is not faked panics
+	provider.Provider // methods that are not faked panic
 
 	// onCreate is called, if it is not nil, before an object is created, outside the lock. If it returns an error, the
 	// creation fails; half says that the object exists nevertheless.
@@ -43,9 +43,9 @@ type cloud struct {
 	mu      sync.Mutex // guards all below
 	made    int
 	objects map[string]cty.Value // by id
-	log     []string             // what was done, in order
-	asked   []string             // what was read and planned
-	metas   []string             // what was asked with which module's name, in order; see takesMeta
+	log     []string             // the changes, in order
+	asked   []string             // the reads and plans
+	metas   []string             // the requests with the name of the module, in order; see takesMeta
 	stopped chan struct{}        // closed by Stop
 }
 

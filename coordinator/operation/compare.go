@@ -22,7 +22,7 @@ type Drifted struct {
 
 // Compare reads instances as a refresh-only plan does, and returns those that differ from the state. It leaves out
 // deposed objects, records nothing, and reads no other managed objects. With errors, some of the instances were not
-// read; it still returns what it has found about the others.
+// read; it still returns the differences of the others.
 func (s *Session) Compare(ctx context.Context, prior *state.State, instances []addr.Instance) ([]Drifted, diag.List) {
 	reads := map[addr.Instance]bool{}
 	for _, a := range instances {

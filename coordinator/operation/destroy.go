@@ -50,10 +50,10 @@ func (s *Session) planDestroy(ctx context.Context, prior, stored *state.State, o
 	return planned, d.diags
 }
 
-// destroyByPlan first makes an ordinary plan, which finds out what exists, and then plans to destroy that. As in
+// destroyByPlan first makes an ordinary plan, which finds the existing objects, and then plans to destroy these. As in
 // OpenTofu, errors of the ordinary plan prevent the destroy plan, and data that it would read only during the apply is
-// not read. The ordinary plan is made only if it could find something else than the state has. found is the state that
-// the destroy plan has refreshed before that turned out; nil if it has refreshed nothing.
+// not read. The ordinary plan is made only if it could find differences from the state. found is the state that the
+// destroy plan had refreshed before it needed the ordinary plan; nil if it has refreshed nothing.
 func (s *Session) destroyByPlan(ctx context.Context, prior, found *state.State, o plan.Options) (*Planned, diag.List) {
 	before, diags := s.planBeforeDestroy(ctx, prior, found, o)
 	if diags.HasErrors() || before.Outcome.Interrupted {

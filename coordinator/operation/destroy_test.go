@@ -148,7 +148,7 @@ output "o" { value = data.fake_lookup.e.value }
 	}
 }
 
-// The instances of a data source can depend on what does not exist. A destroy failed then with "Invalid count
+// The instances of a data source can depend on objects that do not exist. A destroy failed then with "Invalid count
 // argument", even if there was nothing to destroy.
 func TestADestroyDoesNotNeedTheInstancesOfData(t *testing.T) {
 	e := newEstate(t)

@@ -18,8 +18,8 @@ var (
 	destroys     = flag.Int("destroys", 60, "number of seeds of the random changes")
 )
 
-// A random graph is applied, changed, and planned with random options. An oracle says, from what the state recorded and
-// from the two configurations, which objects may be destroyed, and in which order. At last, everything is destroyed.
+// A random graph is applied, changed, and planned with random options. An oracle computes from the records of the state
+// and from the two configurations which objects may be destroyed, and in which order. Finally everything is destroyed.
 func TestNothingIsDestroyedThatTheOracleForbids(t *testing.T) {
 	for seed := *destroysFrom; seed < *destroysFrom+uint64(*destroys); seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestNothingIsDestroyedThatTheOracleForbids(t *testing.T) {
 	}
 }
 
-// judge plans and applies, and compares what is destroyed with what the oracle allows.
+// judge plans and applies, and compares the destroyed objects with those that the oracle allows.
 func (e *estate) judge(o plan.Options, w *world) {
 	e.t.Helper()
 	stored := e.state()
@@ -94,14 +94,15 @@ func dependsOn(st *state.State, x, y addr.Instance) bool {
 	return st.Instance(x).Depends(state.DependOn(y.Config()))
 }
 
-// mutual reports whether two resources depend on each other, by what was recorded for their objects at different times.
+// mutual reports whether two resources depend on each other, by the dependencies that were recorded for their objects
+// at different times.
 func mutual(st *state.State, x, y addr.Instance) bool {
 	return slices.ContainsFunc(st.Addrs(), func(of addr.Instance) bool {
 		return of.Config() == y.Config() && st.Instance(of).Depends(state.DependOn(x.Config()))
 	})
 }
 
-// oracle says what a plan may destroy. Addresses in it are those in the state, before moves.
+// oracle computes the objects that a plan may destroy. Addresses in it are those in the state, before moves.
 type oracle struct {
 	stored *state.State
 	o      plan.Options
@@ -329,7 +330,7 @@ func (w *world) vary(chance *rand.Rand) {
 	}
 }
 
-// remove removes a block of the root, sometimes with one or two removed blocks, of which the last one decides.
+// remove removes a block of the root, sometimes with one or two removed blocks; the last of these decides.
 func (w *world) remove(chance *rand.Rand, i int) {
 	name := w.root[i].name
 	w.root = slices.Delete(w.root, i, i+1)

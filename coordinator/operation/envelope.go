@@ -202,7 +202,7 @@ func (e *envelope) Wrap(ctx context.Context, ref wire.TaskRef, data []byte) ([]b
 }
 
 // Unwrap implements coordinator.Envelope for results.
-func (e *envelope) Unwrap(ctx context.Context, ref wire.TaskRef, data []byte, held *wire.Held) ([]byte, error) {
+func (e *envelope) Unwrap(ctx context.Context, ref wire.TaskRef, data []byte, held *wire.Reservation) ([]byte, error) {
 	sealer, err := e.key(ctx, ref.Pool, false)
 	if err != nil {
 		return nil, err
@@ -214,11 +214,11 @@ func (e *envelope) Unwrap(ctx context.Context, ref wire.TaskRef, data []byte, he
 
 // keepSharing shares keys with workers as they appear, until ctx ends. Heartbeats only queue the requests, and the keys
 // of the pools are shared in turn, so that no pool delays the others.
-func (e *envelope) keepSharing(ctx context.Context, watch func(context.Context, func(wire.Heartbeat)) error) error {
+func (e *envelope) keepSharing(ctx context.Context, subscribe func(context.Context, func(wire.Heartbeat)) error) error {
 	wake := make(chan struct{}, 1)
 	var group errgroup.Group
 	group.Go(func() error {
-		return watch(ctx, func(h wire.Heartbeat) {
+		return subscribe(ctx, func(h wire.Heartbeat) {
 			if e.want(h) {
 				select {
 				case wake <- struct{}{}:

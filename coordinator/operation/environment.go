@@ -79,7 +79,7 @@ func (e *Environment) begin(ctx context.Context, s *Session) {
 	e.end = end
 	e.sharing.Go(func() {
 		// A worker without the key reports that with each of its tasks.
-		_ = bug.Catch(func() error { return e.keys.keepSharing(sharing, e.transport.WatchWorkers) })
+		_ = bug.Catch(func() error { return e.keys.keepSharing(sharing, e.transport.SubscribeHeartbeats) })
 	})
 }
 
@@ -104,7 +104,8 @@ func (e *Environment) Close(ctx context.Context) error {
 	return nil
 }
 
-// purge removes what was sent. Usually that is only the keys, because short variables are in the tasks.
+// purge removes the messages of the operation. Usually these are only the keys, because short variables are in the
+// tasks.
 func (e *Environment) purge(ctx context.Context) error {
 	pools := e.keys.names()
 	for _, pool := range pools {

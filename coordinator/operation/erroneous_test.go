@@ -30,8 +30,8 @@ func TestADestroyOfNothingConfiguresNoProvider(t *testing.T) {
 	e.clean(diags)
 }
 
-// The ordinary plan before a destroy carried out the imports of the configuration, so what was never managed here was
-// destroyed, and a destroy failed if there was nothing to import.
+// The ordinary plan before a destroy carried out the imports of the configuration, so objects that were never managed
+// here were destroyed, and a destroy failed if there was nothing to import.
 func TestADestroyImportsNothing(t *testing.T) {
 	for _, id := range []string{"id1", "nosuch"} {
 		e := newEstate(t)
@@ -46,8 +46,8 @@ func TestADestroyImportsNothing(t *testing.T) {
 	}
 }
 
-// What an import block refers to was recorded as a dependency of the objects that the apply changes. As in OpenTofu, it
-// is one only of objects that stay as they are, because they are recorded by the plan.
+// The references of an import block were recorded as dependencies of the objects that the apply changes. As in
+// OpenTofu, they are recorded only for objects that stay as they are, because the plan records these.
 func TestAnImportIsNoDependencyOfWhatChanges(t *testing.T) {
 	e := newEstate(t)
 	e.apply(block("ok", `name = "ok"`))

@@ -120,7 +120,7 @@ type traced struct {
 	tracer coordinator.Tracer
 }
 
-// Shown implements coordinator.Tracer. The log keeps what observers are told, and no more.
+// Shown implements coordinator.Tracer. The log has the events that observers get, and no others.
 func (t traced) Shown(s loop.Shown) { t.tracer.Shown(s) }
 
 // recorder is an observer that records events, and passes them on.

@@ -101,7 +101,7 @@ func TestADeposedObjectThatIsGoneIsNothingToDo(t *testing.T) {
 	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
 }
 
-// A destroy whose refresh failed had a plan, of which a summary was shown. In that case it is not known which objects
+// A destroy whose refresh failed had a plan, and its summary was shown. In that case it is not known which objects
 // exist.
 func TestADestroyWhoseRefreshingFailsHasNoPlan(t *testing.T) {
 	e := newEstate(t)

@@ -137,7 +137,7 @@ func TestAStopOfTheSessionOrTheEndOfTheContextReachesTheOperation(t *testing.T) 
 			e.configure(`resource "fake_thing" "a" { name = "a" }`)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			ask(e, cancel) // it latches: what begins after it hears it too
+			ask(e, cancel) // it latches: operations that begin later are stopped, too
 			_, diags := operation.Do(ctx, &e.session, "plan",
 				func(ctx context.Context, s *operation.Session) (*operation.Planned, diag.List) {
 					return s.Plan(ctx, e.state(), plan.Options{})

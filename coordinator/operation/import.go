@@ -79,7 +79,7 @@ func (s *Session) find(ctx context.Context, at addr.Instance, pi addr.ProviderIn
 		"object of type %q.", at.Resource.Type), nil))
 }
 
-// providerOf returns the provider of a request about an object, and what places the request.
+// providerOf returns the provider of a request about an object, and the facts that determine its pool.
 func (s *Session) providerOf(ctx context.Context, at addr.Instance, pi addr.ProviderInstance) (_ *schema.Schema,
 	_ wire.Provider, place program.Placement, _ diag.List) {
 	schemas, diags := s.Schemas(ctx, nil)

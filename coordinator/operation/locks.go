@@ -8,7 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/state/locks"
 )
 
-// Locks returns what must be locked to apply a plan while others change the state, for the state as it is now.
+// Locks returns the locks that are needed to apply a plan to the present state while others change the state.
 func (s *Session) Locks(ctx context.Context, p *plan.Plan) (set locks.Set, diags diag.List) {
 	defer caught(&diags)
 	applier, diags := s.applier(ctx, p, "", "")
@@ -19,7 +19,7 @@ func (s *Session) Locks(ctx context.Context, p *plan.Plan) (set locks.Set, diags
 	return applier.Locks(), diags
 }
 
-// own returns what the request with this ID has locked; nil if the lock is that of the whole state.
+// own returns the locks of the request with this ID; nil if it has the lock of the whole state.
 func (s *Session) own(ctx context.Context, lockID string) (locks.Set, error) {
 	all, err := s.Store.LockRequests(ctx, s.Workspace)
 	for _, r := range all {

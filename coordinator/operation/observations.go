@@ -28,9 +28,9 @@ func (s *Session) verdicts(ctx context.Context, asked bool) map[string]journal.V
 	return list
 }
 
-// storeObservations records in a plan what it has not read, and in the store what it has seen. A failure of the latter
-// is harmless: later plans have to read more. onlyChanged is set if the plan has read only objects that a change can
-// affect.
+// storeObservations records in a plan the objects that it has not read, and in the store the objects that it has read.
+// A failure of the latter is harmless: later plans have to read more. onlyChanged is set if the plan has read only
+// objects that a change can affect.
 func (d *draft) storeObservations(ctx context.Context, p *plan.Plan, onlyChanged bool) {
 	s := d.session
 	if s.Store == nil || d.options.SkipRefresh {

@@ -37,7 +37,7 @@ func (e *estate) drift(name string, size int64) {
 	}
 }
 
-// three returns a configuration with three objects, of which c depends on b, with a size for b.
+// three returns a configuration with three objects, with a size for b; c depends on b.
 func three(size string) string {
 	return block("a", `name = "a"`) + block("b", `name = "b"`, `size = `+size) +
 		block("c", `name = "c"`, `depends_on = [fake_thing.b]`)

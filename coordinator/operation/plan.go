@@ -55,7 +55,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o plan.Options) 
 	return s.planOrdinary(ctx, prior, o)
 }
 
-// planOrdinary plans what changes, or, in the mode refresh-only, finds what has changed outside.
+// planOrdinary makes an ordinary plan or, in the mode refresh-only, finds changes outside of Millipede.
 func (s *Session) planOrdinary(ctx context.Context, prior *state.State, o plan.Options) (*Planned, diag.List) {
 	d := s.draft(prior, o)
 	if !d.prelude(ctx) {
@@ -125,7 +125,7 @@ func (s *Session) run(ctx context.Context, kind string, p program.Program) (coor
 			nil)
 	}
 	r := coordinator.New(o)
-	release := s.watch(r)
+	release := s.forwardStop(r)
 	defer release()
 	outcome, err := r.Run(s.Stop.running(ctx))
 	ended(outcome.Status)
@@ -153,7 +153,7 @@ func (s *Session) runnerOptions(kind string, p program.Program) coordinator.Opti
 
 // runFailed is the diagnostic of a run that could not continue. Its Extra is the error, which may be a coordinator.Bug.
 func runFailed(err error) *diag.Diagnostic {
-	d := diag.New(diag.Error, "The run could not be carried on", err.Error(), nil)
+	d := diag.New(diag.Error, "The run could not be continued", err.Error(), nil)
 	d.Extra = err
 	return d
 }
@@ -281,7 +281,7 @@ func (s *Session) check(ctx context.Context, static *graph.Static, code *values.
 	v := &validating.Validator{Static: static, Code: code, Store: s.store(code, values.Validating, time.Time{}),
 		Package: s.Package, SkipPlanned: sparing}
 	if !s.Embedded {
-		found, live, err := s.places(ctx, nil)
+		found, live, err := s.objectPools(ctx, nil)
 		if err != nil {
 			return diag.List{runFailed(err)}
 		}

@@ -21,7 +21,7 @@ resource "fake_thing" "b" {
 	for sentence, c := range map[string]struct {
 		text    string
 		options plan.Options
-		want    [][]string // what the cloud does; each list in its order, different lists in any
+		want    [][]string // the actions of the cloud; each list in its order, different lists in any order
 	}{
 		"in a destroy": {
 			text:    "resource \"fake_thing\" \"a\" { name = \"a\" }\nresource \"fake_thing\" \"b\" { name = \"b\" }\n",
@@ -117,7 +117,7 @@ resource "fake_thing" "beside" {
 }
 
 // A move did not rename the dependencies that other objects had recorded, so that an object without a block was
-// destroyed at the same time as what it had been made from, or after it.
+// destroyed at the same time as the objects that it had been made from, or after them.
 func TestWhatWasRecordedOnAMovedObjectFollowsIt(t *testing.T) {
 	const made = `
 resource "fake_thing" "a" { name = "a" }

@@ -15,10 +15,10 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// CutOff returns a run of the workspace that was cut off with operations in progress, or nil. They may still be
-// executed, or their results wait. Until those are recorded the state is incomplete, and another plan could do the
-// same things twice. Runs with locks of objects do not count: what they change stays locked until they are settled
-// or resumed.
+// CutOff returns a run of the workspace that was cut off with operations in progress, or nil. The operations may still
+// be executed, or their results are waiting. Until the results are recorded, the state is incomplete, and another plan
+// could do the same things twice. Runs with locks of objects do not count, because their objects stay locked until the
+// runs are settled or resumed.
 func CutOff(ctx context.Context, store RunsAndLocks, workspace string) (*journal.Run, error) {
 	runs, err := store.Runs(ctx, workspace)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Each apply asked the provider for its plan a second time, although the answer could not differ: for an object that
-// does little, that was half of what a change cost a worker.
+// Each apply asked the provider for its plan a second time, although the answer could not differ: for a cheap object,
+// that was half of a worker's cost of a change.
 func TestAnApplyAsksForAPlanAgainOnlyIfTheConfigurationHasChanged(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "note")
 	for claim, c := range map[string]struct {
 		before, text string
 		between      func(*estate)
-		want         []string // what the provider is asked during the apply
+		want         []string // the requests to the provider during the apply
 		fails        string
 	}{
 		"a creation whose configuration was known": {text: `resource "fake_thing" "a" { name = "a" }`},

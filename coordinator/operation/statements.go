@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/eval"
 )
 
-// checkStatements reports import and removed blocks that contradict the configuration. Ordinary plans check them, and
-// so does a destroy that refreshes what exists, which OpenTofu does by an ordinary plan.
+// checkStatements reports import and removed blocks that contradict the configuration. Ordinary plans check them. So
+// does a destroy that refreshes the existing objects, because OpenTofu refreshes them by an ordinary plan.
 func checkStatements(tree *config.Tree, o plan.Options, empty bool) diag.List {
 	if o.Mode == plan.RefreshOnly || o.Mode == plan.Destroy && (empty || o.SkipRefresh) {
 		return nil
@@ -91,7 +91,7 @@ func selfReferences(s *graph.Static, code *values.Code) diag.List {
 }
 
 // misplaced reports import and moved blocks that name instances which they must not name. Instances are known when
-// everything is expanded, so only what the plan covers is checked.
+// everything is expanded, so only resources that the plan covers are checked.
 func misplaced(p *planning.Planner, tree *config.Tree) diag.List {
 	diags := p.MissedImports()
 	if diags.HasErrors() || p.Mode == plan.Destroy && (p.SkipRefresh || p.Prior.IsEmpty()) {

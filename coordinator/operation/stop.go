@@ -27,10 +27,10 @@ func NewStop(ctx context.Context) (s Stop, stop, leave context.CancelCauseFunc) 
 	return s, stop, leave
 }
 
-// child returns a separate Stop for one of several operations. It is requested when s is, when ctx ends, and by the
-// functions. The end of ctx requests a stop; only if s cannot request leaving, it requests that too: commands pass
-// the context that ends with the first interrupt, and operations with effects are awaited after that. The Stop
-// outlives the operation, because its result may still call functions of providers.
+// child returns a separate Stop for one of several operations. It is requested when s is requested, when ctx ends, and
+// by the returned functions. The end of ctx requests a stop; only if s cannot request leaving, it requests that too:
+// commands pass the context that ends with the first interrupt, and operations with effects are awaited after that. The
+// Stop remains valid after the operation, because the result may still call functions of providers.
 func (s Stop) child(ctx context.Context) (own Stop, stop, leave context.CancelCauseFunc) {
 	base := ctx
 	if s.Leaving != nil {
@@ -99,9 +99,9 @@ func caught(diags *diag.List) {
 	}
 }
 
-// watch passes the session's Stop to a run until release is called. If the stop was requested before, the run starts
-// nothing.
-func (s *Session) watch(r *coordinator.Runner) (release func()) {
+// forwardStop passes the session's Stop to a run until release is called. If the stop was requested before, the run
+// starts nothing.
+func (s *Session) forwardStop(r *coordinator.Runner) (release func()) {
 	forget := func() bool { return true }
 	interrupt := func() {
 		if errors.Is(context.Cause(s.Stop.stopping()), ErrSuspended) {

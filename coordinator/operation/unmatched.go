@@ -93,7 +93,7 @@ func (m matcher) matchesOne(t addr.Target) bool {
 func (m matcher) instance(t addr.Target, n *graph.Node) bool {
 	modules := m.store.Instances(n.Module)
 	if len(modules) == 0 {
-		return true // what is left out is not expanded
+		return true // resources that are left out are not expanded
 	}
 	for _, module := range modules {
 		r := module.ResourceBlock(n.Resource.Addr)

@@ -9,8 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/timeline"
 )
 
-// exampleRun is a run of n operations in ten modules on four workers of eight slots, of which some fail, are skipped,
-// are in doubt, and wait.
+// exampleRun is a run of n operations in ten modules on four workers of eight slots; some operations fail, are skipped,
+// are in doubt, or wait.
 func exampleRun(n int) *timeline.Model {
 	chance := rand.New(rand.NewPCG(1, 2))
 	m := &timeline.Model{Head: timeline.Head{Run: "EXAMPLE", Workspace: "default", Command: "apply", Begun: 1.7e12,

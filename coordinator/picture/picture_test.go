@@ -117,7 +117,7 @@ func TestTheModulesFitIntoOne(t *testing.T) {
 	}
 }
 
-// Whatever a resource is called, it is text.
+// The name of a resource is shown as text, regardless of its characters.
 func TestAReportHoldsNoHTMLOfOthers(t *testing.T) {
 	const evil = `</script><script>alert("1")</script><img src=x onerror=alert(1)>`
 	m := &timeline.Model{Head: timeline.Head{Run: "r", Command: "apply", Workspace: evil, Who: evil, Outcome: "failed"},

@@ -2,7 +2,7 @@ package placement
 
 import "github.com/millipede-iac/millipede/coordinator/program"
 
-// Unknown says what is not known yet about a vertex that Likely places.
+// Unknown lists the facts about a vertex that are not known when Likely places it.
 type Unknown struct {
 	// Region is set if the vertex has a region that is not known.
 	Region bool
@@ -13,8 +13,8 @@ type Unknown struct {
 // region reports whether the region in the provider's configuration is not known.
 func (u Unknown) region() bool { return u.Config["region"] || u.Config["location"] }
 
-// Likely is Place, without the limits, for a vertex of which not everything is known yet. It returns false if the pool
-// depends on what is not known: the answer is never a guess.
+// Likely returns the pool that Place would return, for a vertex whose properties are not all known yet. It returns
+// false if the pool depends on an unknown property; it never guesses.
 func (r *Rules) Likely(p program.Placement, u Unknown, live func(pool string) bool) (pool string, ok bool) {
 	if r != nil {
 		for i := range r.Pools {
@@ -66,7 +66,7 @@ func (m *Matcher) without(u Unknown) map[string]string {
 	return known
 }
 
-// Fallback returns the pool that is asked about a provider of which no object has a known place.
+// Fallback returns the pool that is asked about a provider if the pools of all its objects are unknown.
 func (r *Rules) Fallback() string {
 	if r != nil && r.Schemas != "" {
 		return r.Schemas

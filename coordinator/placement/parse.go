@@ -199,8 +199,8 @@ func (p *parser) pool(b *hcl.Block) Pool {
 	p.diags = p.diags.Append(problems)
 	pool := Pool{Name: b.Labels[0], Matcher: p.matcher(content)}
 	if !problems.HasErrors() && len(content.Attributes) == 0 {
-		p.fail("Pool without a rule", fmt.Sprintf("The pool %q does not say what runs in it. It needs at least one "+
-			"of the arguments providers, provider_config, resource_types and modules; providers = [\"**\"] is "+
+		p.fail("Pool without a rule", fmt.Sprintf("The block does not select anything for the pool %q. It needs at least "+
+			"one of the arguments providers, provider_config, resource_types and modules; providers = [\"**\"] is "+
 			"everything.", pool.Name), &b.DefRange)
 	}
 	return pool

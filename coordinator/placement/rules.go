@@ -36,7 +36,8 @@ type Rules struct {
 	// Environment has patterns for the variables of the coordinator's environment that are sent with tasks; *
 	// matches any text.
 	Environment []string
-	// Schemas is the pool that is asked about providers of which no object has a known place; empty is DefaultPool.
+	// Schemas is the pool that is asked about providers if the pools of all their objects are unknown; empty is
+	// DefaultPool.
 	Schemas string
 	// Parallelism is the size of the default limit according to the file; zero if it has none.
 	Parallelism Parallelism

@@ -30,7 +30,7 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 	}
 	diags = diags.Append(more)
 	destroy := p.Mode == plan.Destroy && n.Resource.Addr.Mode == addr.Managed
-	wanted := func(a addr.Instance) bool { return !destroy && p.placed(a) }
+	wanted := func(a addr.Instance) bool { return !destroy && p.configured(a) }
 	if p.Mode != plan.Destroy && len(n.Resource.Preconditions)+len(n.Resource.Postconditions) > 0 {
 		f.expected = &expectation{kind: "resource", config: n.Address()}
 	}
@@ -43,7 +43,7 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 			continue
 		}
 		if p.Mode == plan.Destroy && more.HasErrors() {
-			// What the instances depend on may not exist, and nothing will create it. If existing objects are
+			// The instances may depend on objects that do not exist and that nothing will create. If existing objects are
 			// refreshed, an ordinary plan decides whether that is an error.
 			f.unevaluable = f.unevaluable || p.refreshesToDestroy()
 			continue
@@ -158,8 +158,8 @@ func (p *Planner) excluded(r *values.Resource, a addr.Instance) {
 	p.keepStored(r, a)
 }
 
-// keepBeyond is for the instances that have no place any more, and that -target or -exclude leaves out, or that others
-// use which are left out: they stay.
+// keepBeyond is for the instances that are not configured any more, and that -target or -exclude leaves out, or that
+// others use which are left out: they stay.
 func (p *Planner) keepBeyond(n *graph.Node, wanted func(addr.Instance) bool) {
 	if p.Mode == plan.Destroy || p.Scope.Whole() {
 		return
@@ -185,8 +185,8 @@ func (p *Planner) keepStored(r *values.Resource, a addr.Instance) {
 	}
 }
 
-// placed reports whether the configuration has a place for an instance.
-func (p *Planner) placed(a addr.Instance) bool {
+// configured reports whether the configuration has an instance.
+func (p *Planner) configured(a addr.Instance) bool {
 	m := p.Store.Module(a.Module)
 	if m == nil {
 		return false
@@ -199,7 +199,7 @@ func (p *Planner) placed(a addr.Instance) bool {
 	return e.Has(a.Key)
 }
 
-// superfluous returns the existing objects of a resource block that are not wanted: instances without a place in the
+// superfluous returns the existing objects of a resource block that are not wanted: instances that are not in the
 // expansion, and deposed objects.
 func (p *Planner) superfluous(n *graph.Node, wanted func(addr.Instance) bool) []object {
 	var out []object
@@ -236,8 +236,8 @@ func (p *Planner) deposedObjects(a addr.Instance, i *state.Instance, r *values.R
 	return out
 }
 
-// orphanReason returns why an existing instance of a block is not wanted. A move to this address is not mentioned: what
-// matters is why the instance has no place.
+// orphanReason returns the reason why the configuration has no such instance of an existing block. A move to this
+// address is not mentioned.
 func (p *Planner) orphanReason(a addr.Instance, r *values.Resource) plan.Reason {
 	if p.Mode == plan.Destroy {
 		return destroyRequested

@@ -50,9 +50,9 @@ func (p *Planner) Plan(failed bool) (*plan.Plan, diag.List) {
 // Unordered returns the error of a plan whose changes have a dependency cycle.
 func Unordered(circle []string) diag.List {
 	return diag.Errors("Cycle: "+strings.Join(circle, ", "),
-		"Each of these waits for the next one, and the last one for the first, so the plan has no order. "+
-			"What the state recorded, when the objects were made, contradicts what their blocks refer to now. "+
-			"Change the objects in two steps, with -target.", nil)
+		"Each of these waits for the next one, and the last one for the first, so the plan has no order. The "+
+			"dependencies that the state recorded when the objects were made contradict the present references of their "+
+			"blocks. Change the objects in two steps, with -target.", nil)
 }
 
 func sortChanges(list []*plan.Change) {

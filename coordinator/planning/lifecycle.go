@@ -29,9 +29,9 @@ func (p *Planner) skipsDestroy(o *object) bool {
 	return !destroys
 }
 
-// forgets reports whether an orphan is to be forgotten instead of destroyed. A removed block decides, since it is
-// the user's latest statement; else lifecycle.destroy = false, in the configuration or, as recorded in the state,
-// when the object was created. For an instance with a place in a block, refreshing updates the recorded value, so a
+// forgets reports whether an orphan is to be forgotten instead of destroyed. A removed block decides, since it is the
+// user's latest statement; else lifecycle.destroy = false, in the configuration or, as recorded in the state, when the
+// object was created. For an instance that is configured by a block, refreshing updates the recorded value, so a
 // destroy that refreshes uses only the block.
 func (p *Planner) forgets(o *object) bool {
 	if removed := p.removed(o); removed != nil {
@@ -40,7 +40,7 @@ func (p *Planner) forgets(o *object) bool {
 	if p.skipsDestroy(o) {
 		return true
 	}
-	if p.Mode == plan.Destroy && !p.SkipRefresh && o.placed() {
+	if p.Mode == plan.Destroy && !p.SkipRefresh && o.configured() {
 		return false
 	}
 	return o.work.prior != nil && o.work.prior.SkipDestroy
@@ -54,8 +54,8 @@ func (p *Planner) removed(o *object) *config.Removed {
 	return p.Removed(o.addr)
 }
 
-// placed reports whether the configuration has a place for the current object.
-func (o *object) placed() bool {
+// configured reports whether the configuration has an instance for the current object.
+func (o *object) configured() bool {
 	if o.resource == nil || o.deposed != state.CurrentObject {
 		return false
 	}

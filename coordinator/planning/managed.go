@@ -210,8 +210,8 @@ func (p *Planner) settled(o *object, a answer, diags diag.List) program.Step {
 	c := p.changeOf(o, a)
 	c.Provider = w.Provider
 	if quiet && c.Action == a.Action && (c.Action == plan.Create || c.Action == plan.Update) {
-		// A replacement is planned from the private data of a first plan, which an apply does not have. What the
-		// provider said with its plan is to be said again by the apply.
+		// Replacements have no digest: they are planned from the private data of a first plan, which an apply does not have.
+		// Nor have plans with diagnostics, so that the provider repeats these during the apply.
 		c.Inputs = w.Inputs(w.task)
 	}
 	w.task = nil
@@ -390,8 +390,8 @@ func (p *Planner) newChange(o *object, a answer) *plan.Change {
 	return c
 }
 
-// changeOf determines the action: the worker's answer is what the provider needs; the configuration's lifecycle
-// determines the order, and what is not destroyed.
+// changeOf determines the action. The worker's answer has the action that the provider needs; the lifecycle arguments
+// of the configuration determine the order, and the objects that are not destroyed.
 func (p *Planner) changeOf(o *object, a answer) *plan.Change {
 	c := p.newChange(o, a)
 	c.Action = a.Action

@@ -33,7 +33,7 @@ func (p *Planner) named(node int, n *graph.Node) program.Step {
 		given := n.Kind == graph.VariableNode && n.Module.IsRoot() // the user's values must be right in any case
 		if idle && !given && diags.HasErrors() {
 			f.unevaluable = f.unevaluable || p.refreshesToDestroy()
-			continue // what only objects need that are about to be destroyed may be wrong
+			continue // a value that is used only by objects which are about to be destroyed may be wrong
 		}
 		step.Diags = step.Diags.Append(diags)
 		failed = failed || diags.HasErrors()
@@ -72,8 +72,8 @@ func asWarnings(l diag.List) diag.List {
 	return out
 }
 
-// configures reports whether a vertex contributes to the configuration of a provider that has stored objects. What a
-// resource block refers to does not: the value of a resource is that of its stored objects.
+// configures reports whether a vertex contributes to the configuration of a provider that has stored objects. The
+// references of a resource block do not count: in a destroy, the value of a resource is that of its stored objects.
 func (p *Planner) configures(node int) bool {
 	p.configuringOnce.Do(func() {
 		var open []int
@@ -183,7 +183,7 @@ func (p *Planner) outputChange(name string, sensitive bool, after cty.Value) *pl
 	case c.After.IsWhollyKnown() && c.After.RawEquals(c.Before) && c.Sensitive == c.BeforeSensitive:
 		c.Action = plan.NoOp
 	case p.Mode == plan.RefreshOnly && cty.UnknownAsNull(c.After).RawEquals(c.Before) && c.Sensitive == c.BeforeSensitive:
-		// Nothing will become known, because nothing is created. An earlier refresh has stored what is missing as null.
+		// Nothing will become known, because nothing is created. An earlier refresh has stored missing values as null.
 		c.After, c.Action = c.Before, plan.NoOp
 	default:
 		c.Action = plan.Update

@@ -19,7 +19,7 @@ import (
 
 var errNoAnswer = errors.New("the worker's answer holds nothing")
 
-// prepareOrphan refreshes an object that is to be removed, and plans its removal: objects without a place in the
+// prepareOrphan refreshes an object that is to be removed, and plans its removal: objects that are not in the
 // configuration, deposed objects, and everything in a destroy plan.
 func (p *Planner) prepareOrphan(o *object) program.Step {
 	w := o.work
@@ -122,7 +122,7 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 			value = cty.UnknownVal(w.Schema.Block.ImpliedType())
 		}
 		o.resource.Set(o.addr.Key, value)
-		f.unevaluable = p.refreshesToDestroy() && o.placed() && !p.evaluates(o, value)
+		f.unevaluable = p.refreshesToDestroy() && o.configured() && !p.evaluates(o, value)
 	}
 	if o.resource != nil && o.deposed == state.CurrentObject && p.Mode == plan.RefreshOnly && !a.before.IsNull() {
 		o.resource.SetBeyond(o.addr.Key, a.before)

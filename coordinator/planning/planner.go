@@ -40,11 +40,12 @@ type Options struct {
 	Previous map[addr.Instance]addr.Instance
 	// MovedByBlock are those that a moved block has moved; it is the reason if their new address is not declared.
 	MovedByBlock map[addr.Instance]bool
-	// Options say what is planned. Those about reading are decided already: in SkipRefresh, OnlyChanged and Verdicts.
+	// Options are the options of the plan. Those about reading have been evaluated already, into SkipRefresh, OnlyChanged
+	// and Verdicts.
 	plan.Options
 	// Refreshed is set if SkipRefresh is because an earlier plan has refreshed the state.
 	Refreshed bool
-	// BeforeDestroy is set for the ordinary plan that finds out what a destroy plan has to destroy.
+	// BeforeDestroy is set for the ordinary plan that finds the objects for a destroy plan.
 	BeforeDestroy bool
 	// OnlyChanged reads an object only if planning against the stored object gives a change, or if one of its
 	// dependencies changes.
@@ -248,7 +249,7 @@ func (p *Planner) Complete(ctx context.Context, v int, r *wire.Result) program.S
 	return step
 }
 
-// found is what a finished step passes to Accept.
+// found is the value that a finished step passes to Accept.
 type found struct {
 	change *plan.Change
 	drift  *plan.Change
@@ -331,8 +332,8 @@ func (p *Planner) Refusals() diag.List {
 }
 
 // refreshesToDestroy reports whether the plan refreshes existing objects before they are destroyed. OpenTofu does that
-// by an ordinary plan, whose errors stop the destroy. Without it, only what the configurations of providers need is
-// evaluated.
+// by an ordinary plan, whose errors stop the destroy. Without refreshing, only the values that provider configurations
+// need are evaluated.
 func (p *Planner) refreshesToDestroy() bool {
 	return p.Mode == plan.Destroy && !p.SkipRefresh && !p.Prior.IsEmpty()
 }

@@ -28,7 +28,7 @@ func (p *Planner) allowed(o *object, c *plan.Change) diag.List {
 		return diags
 	}
 	return diags.Append(diag.New(diag.Error, "Resource instance cannot be destroyed",
-		fmt.Sprintf("The plan wants to destroy %s, which has lifecycle.prevent_destroy set. To go on, turn "+
+		fmt.Sprintf("The plan wants to destroy %s, which has lifecycle.prevent_destroy set. To continue, turn "+
 			"lifecycle.prevent_destroy off, or leave the object out of the plan with the -target or -exclude option.",
 			o.addr),
 		block.Range.Ptr()))

@@ -133,14 +133,13 @@ func without(s *graph.Static, hit []int, excludes []addr.Target) (excluded, whol
 	return excluded, whole
 }
 
-// destroying computes the scope of a destroy plan. Everything is evaluated, for provider configurations; outputs
-// are kept.
+// destroying computes the scope of a destroy plan. Everything is evaluated, for provider configurations; outputs are
+// kept.
 //
-// Which managed objects are covered depends on what is stored: a target that no stored object has covers nothing, and
-// what was recorded decides what depends on what. Where the plan refreshes, the blocks count as well, as in OpenTofu,
-// which then records dependencies again: what an object that is kept depends on by its block is kept, and an object is
-// not destroyed with a target that by its block depends on that object now. Data and ephemeral objects have no records,
-// so the configuration decides.
+// The state determines the managed objects that are covered: a target without stored objects covers nothing, and
+// dependencies are the recorded ones. Where the plan refreshes, the blocks count as well, because OpenTofu then records
+// the dependencies again: an object is kept if one that is kept depends on it by its block, and it is not destroyed with
+// a target whose block depends on it by now. Data and ephemeral objects have no records, so the configuration decides.
 func (s *Scope) destroying(g *graph.Static, hit []int, prior *state.State, skipRefresh bool) {
 	s.nodes = make([]bool, len(g.Nodes))
 	for i := range g.Nodes {
@@ -179,8 +178,8 @@ func (s *Scope) destroying(g *graph.Static, hit []int, prior *state.State, skipR
 	s.destroysOf(stored, kept)
 }
 
-// refreshed returns for an instance what its block depends on, unless the block is one of some vertices, or depends on
-// one of them.
+// refreshed returns a function that returns the dependencies of an instance's block. It returns nil for blocks among
+// the given vertices, and for blocks that depend on one of them.
 func refreshed(g *graph.Static, but []int) func(addr.Instance) *state.Dependencies {
 	closure := graph.NewClosure(g)
 	left := make([]bool, len(g.Nodes))
@@ -196,7 +195,8 @@ func refreshed(g *graph.Static, but []int) func(addr.Instance) *state.Dependenci
 	}
 }
 
-// reversed returns whether by its block a resource depends on one that, as was recorded, depends on it.
+// reversed reports whether the block of a resource depends on another resource, although the state recorded that this
+// other one depends on it.
 func reversed(g *graph.Static) func(user, on addr.ConfigResource) bool {
 	closure := graph.NewClosure(g)
 	blocks := map[addr.ConfigResource]*state.Dependencies{}
@@ -212,7 +212,7 @@ func reversed(g *graph.Static) func(user, on addr.ConfigResource) bool {
 	}
 }
 
-// storedIn returns the resources of which a target or an exclusion contains a stored instance.
+// storedIn returns the resources that have a stored instance which a target or an exclusion contains.
 func storedIn(g *storedGraph, list []addr.Target) map[addr.ConfigResource]bool {
 	out := map[addr.ConfigResource]bool{}
 	for _, i := range g.contained(list) {
@@ -221,7 +221,7 @@ func storedIn(g *storedGraph, list []addr.Target) map[addr.ConfigResource]bool {
 	return out
 }
 
-// destroysOf makes the covered ones of the stored instances what a destroy plan covers.
+// destroysOf limits the scope of a destroy plan to the covered ones of the stored instances.
 func (s *Scope) destroysOf(g *storedGraph, covered []bool) {
 	s.destroys = map[addr.Instance]bool{}
 	for i, a := range g.list {
@@ -231,10 +231,10 @@ func (s *Scope) destroysOf(g *storedGraph, covered []bool) {
 	}
 }
 
-// results covers the ends of covered resources, and the root outputs and variables with validations that depend on
-// resources, all of which are covered. As in OpenTofu, those that depend on no resource, outputs of other modules and
-// checks are covered only if something else that is covered depends on them. Ephemeral objects that are opened are also
-// closed.
+// results covers the ends of covered resources. It also covers root outputs, and variables with validations, that
+// depend on resources, if all these resources are covered. As in OpenTofu, the following are covered only if another
+// covered vertex depends on them: root outputs and variables that depend on no resource, outputs of other modules, and
+// checks. Ephemeral objects that are opened are also closed.
 func (s *Scope) results(g *graph.Static) {
 	closure := graph.NewClosure(g)
 	for i := range g.Nodes {
@@ -312,8 +312,8 @@ func (s Scope) Instance(a addr.Instance) bool {
 // named reports whether a target contains an instance.
 func (s Scope) named(a addr.Instance) bool { return containsAny(s.targets, a) }
 
-// needs reports whether targets depend on an instance. In a destroy plan, where it is the other way round, that of
-// managed instances depends on what is stored: see destroys.
+// needs reports whether targets depend on an instance. In a destroy plan, it is the dependents of targets that are
+// covered; for managed instances the state decides that: see destroys.
 func (s Scope) needs(a addr.Instance) bool {
 	return s.needed[a.Config()] && (s.destroys == nil || a.Resource.Mode != addr.Managed)
 }
@@ -323,9 +323,9 @@ func (s Scope) drops(a addr.Instance) bool {
 	return s.dropped[a.Config()] && (s.destroys == nil || a.Resource.Mode != addr.Managed)
 }
 
-// Leftover reports whether the plan may end the object of a covered instance that has no place any more. A target names
-// it, or nothing that the plan leaves alone uses it: neither of that is said by a plan for something that depends on
-// another instance of the same resource.
+// Leftover reports whether the plan may destroy the object of a covered instance that is not in the configuration any
+// more: if a target names the instance, or if no object that the plan leaves alone uses it. A plan that covers the
+// resource only because something depends on another of its instances does not establish either.
 func (s Scope) Leftover(a addr.Instance) bool {
 	return s.Instance(a) && (s.named(a) || !s.uses.remains(s, a))
 }
@@ -348,8 +348,8 @@ func containsAny(list []addr.Target, a addr.Instance) bool {
 	return false
 }
 
-// uses are the stored instances on which something depends that a plan leaves alone. They are found at the first use:
-// only a plan that would end something needs them.
+// uses are the stored instances on which an object depends that the plan leaves alone. They are computed at the first
+// use: only plans that would destroy a leftover object need them.
 type uses struct {
 	static *graph.Static
 	prior  *state.State

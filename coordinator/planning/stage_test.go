@@ -178,7 +178,7 @@ func (s *stage) apply(text string, child ...string) {
 	s.record(s.plan(plan.Options{}))
 }
 
-// record makes the state what a plan would make of it. What is unknown in the plan becomes "new".
+// record makes the state what it would be after a plan was applied. Unknown values of the plan become "new".
 func (s *stage) record(p *plan.Plan) {
 	s.t.Helper()
 	s.state = p.Prior.Clone()
@@ -211,7 +211,7 @@ func (s *stage) record(p *plan.Plan) {
 // cloud is a provider of things, whose name cannot be changed and whose size can. It is as it was when the things were
 // recorded, unless a test changes objects.
 type cloud struct {
-	provider.Provider // what is not faked panics
+	provider.Provider // methods that are not faked panic
 
 	objects map[string]cty.Value // by id
 }

@@ -59,7 +59,7 @@ func (g *storedGraph) add(i int, on *state.Dependencies) {
 	g.groups[i] = append(g.groups[i], group)
 }
 
-// alsoOn adds what a function returns for each instance; nil for nothing.
+// alsoOn adds the dependencies that a function returns for each instance; nil for none.
 func (g *storedGraph) alsoOn(more func(addr.Instance) *state.Dependencies) {
 	for i, a := range g.list {
 		g.add(i, more(a))
@@ -76,7 +76,7 @@ func (g *storedGraph) contained(in []addr.Target) (out []int) {
 	return out
 }
 
-// link is what an edge of the graph is found by: the resource that is depended on and, if it is in the module of the
+// link is the key of an edge in the graph: the resource that is depended on and, if it is in the module of the
 // dependent instance, the instance of that module.
 type link struct {
 	on     state.Dependency
@@ -84,7 +84,7 @@ type link struct {
 	same   bool
 }
 
-// links returns the links from a group's instances to what they depend on.
+// links returns the links from a group's instances to their dependencies.
 func (g *storedGroup) links() iter.Seq[link] {
 	return func(yield func(link) bool) {
 		for n := range g.on.Numbers() {

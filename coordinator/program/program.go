@@ -27,13 +27,13 @@ type Program interface {
 	// goroutines, but never twice at the same time for one vertex.
 	Complete(ctx context.Context, vertex int, result *wire.Result) Step
 	// Accept is called on the loop's goroutine, one call at a time, right before the step's changes become visible: here a
-	// Program adds them to what its other vertices see.
+	// Program adds them to the values that its other vertices see.
 	Accept(vertex int, step *Step)
 	// Describe names a vertex for the journal, views and placement. Called from any goroutine.
 	Describe(vertex int) Description
 }
 
-// Description says what a vertex is.
+// Description describes a vertex.
 type Description struct {
 	// Address is the object as users know it; empty for vertices that users never see.
 	Address string
@@ -43,8 +43,8 @@ type Description struct {
 	Class string
 	// Action is the verb for views: "create", "read", ... empty for silent vertices.
 	Action string
-	// Called returns the attribute that says what the object is called before the operation, "id" or "name", with its
-	// value: for views. Both are empty when nothing is known of it; nil says so beforehand.
+	// Called returns the attribute that identifies the object before the operation, "id" or "name", and its value, for
+	// views. Both are empty if neither attribute is known. Called is nil if that is known beforehand.
 	Called func() (key, id string)
 	// Unsettled says that the operation may turn out to have nothing to do: it depends on values that are unknown yet.
 	Unsettled bool
@@ -62,7 +62,7 @@ const (
 	Safe
 )
 
-// Placement is what placement rules look at.
+// Placement has the properties of a vertex that placement rules use.
 type Placement struct {
 	Provider     addr.ProviderInstance
 	ResourceType string
@@ -78,7 +78,7 @@ type Placement struct {
 	Among []string
 }
 
-// Step is what a vertex does next. Either Task is set (the vertex goes on with its answer), or the vertex is
+// Step is the next step of a vertex. Either Task is set (the vertex goes on with its answer), or the vertex is
 // finished: failed when Diags holds an error.
 type Step struct {
 	Task  *wire.Task
@@ -97,11 +97,11 @@ type Step struct {
 	Doubt *Unstorable
 	// Value is the Program's own; Accept finds it here.
 	Value any
-	// Notes are for the views: what was found, ids, final action.
+	// Notes are for the views: the object found, its ID, the final action.
 	Notes Notes
 }
 
-// Unstorable says why a result cannot be kept, and what is known about it.
+// Unstorable has the reason why a result cannot be stored, and the part of it that is known.
 type Unstorable struct {
 	Reason string
 	Answer *wire.Answer // nil when nothing is known
@@ -116,8 +116,8 @@ type Notes struct {
 	None   bool   // nothing had to be done, against the plan
 }
 
-// Growth is what an expand vertex appends. New vertices get the next numbers in order. Only the loop knows these, so
-// Edges name the i-th new vertex Grown(i). Edges end at vertices that have not started.
+// Growth has the vertices and edges that an expand vertex appends. New vertices get the next numbers in order. Only the
+// loop knows these numbers, so Edges name the i-th new vertex Grown(i). Edges end at vertices that have not started.
 type Growth struct {
 	Vertices int
 	Edges    []dag.Edge

@@ -19,8 +19,8 @@ import (
 type Conflict struct {
 	// What is the address of the changed object.
 	What string
-	// Role says what the plan does with it, Event how it has changed. Each continues a sentence that begins
-	// with What.
+	// Role is the plan's use of the object, Event the change of the object. Each continues a sentence that begins with
+	// What.
 	Role, Event string
 	// By is the version that changed it last; its serial is 0 if that is unknown.
 	By journal.VersionInfo
@@ -75,13 +75,14 @@ const (
 	reads   = "the plan depends on"
 )
 
-// differs reports whether an instance that was changed since a plan was made differs from what the plan has
-// seen. If others have changed it back, the plan may still have read it in between.
+// differs reports whether an instance that was changed since a plan was made differs from the instance that the plan
+// has seen. If others have changed it back, the plan may still have read it in between.
 func differs(p *plan.Plan, d state.Difference) bool {
 	return d.Matters() || !d.Now.Same(p.Prior.Instance(d.Instance))
 }
 
-// Differs reports whether anything differs from what a plan has seen, whether or not the plan depends on it.
+// Differs reports whether the present state differs from the one that a plan has seen, whether or not the plan depends
+// on the difference.
 func Differs(p *plan.Plan, changed []journal.Difference) bool {
 	return slices.ContainsFunc(changed, func(d journal.Difference) bool {
 		return !d.Back || differs(p, d.Difference)
@@ -131,10 +132,10 @@ func event(d state.Difference) string {
 	return "changed"
 }
 
-// Compare returns what has changed since a plan was made, by comparing the plan's record of its state with the
-// present state. Its cost is proportional to the whole state, and it does not know who made a change, or
-// whether something was changed back: if there was a version in between, it counts everything that refreshing
-// found changed, and if there were two, everything that the plan creates.
+// Compare returns what has changed since a plan was made, by comparing the plan's record of its state with the present
+// state. Its cost is proportional to the whole state. It does not know who made a change, or whether something was
+// changed and changed back. So after one version in between, all objects that refreshing found changed count as
+// changed; after two versions, all objects that the plan creates do, too.
 func Compare(p *plan.Plan, now *state.State) []journal.Difference {
 	found := map[addr.Instance]bool{}
 	for _, f := range p.Dependencies.Found {

@@ -117,7 +117,7 @@ func prior(p *plan.Plan, now *state.State, changed []journal.Difference) *state.
 // passedBy returns which vertices of the apply graph are skipped: those of changed objects, and those that
 // depend on their values. None of these changes an object or an output; otherwise there would be a conflict.
 func passedBy(p *plan.Plan, changed []journal.Difference) []bool {
-	at := newPlaces(p)
+	at := newPositions(p)
 	passed := make([]bool, len(p.Graph.Vertices))
 	var open []int32
 	visit := func(v int32) {
@@ -148,14 +148,14 @@ func passedBy(p *plan.Plan, changed []journal.Difference) []bool {
 	return passed
 }
 
-// places has the positions of objects in an apply graph.
-type places struct {
+// positions has the positions of objects in an apply graph.
+type positions struct {
 	instances map[addr.Instance]int32
 	nodes     map[plan.Node]int32
 }
 
-func newPlaces(p *plan.Plan) places {
-	at := places{map[addr.Instance]int32{}, map[plan.Node]int32{}}
+func newPositions(p *plan.Plan) positions {
+	at := positions{map[addr.Instance]int32{}, map[plan.Node]int32{}}
 	for v, x := range p.Graph.Vertices {
 		switch {
 		case x.Change < 0 && x.Node != (plan.Node{}):
@@ -172,7 +172,7 @@ func matters(p *plan.Plan, d state.Difference) bool { return d.Output != "" || d
 
 // of returns the vertex with the value in which states differ, if the difference matters. There is none if the plan
 // changes the object itself, or if the value did not exist when the plan was made.
-func (at places) of(p *plan.Plan, d state.Difference) (int32, bool) {
+func (at positions) of(p *plan.Plan, d state.Difference) (int32, bool) {
 	if d.Checks {
 		return 0, false
 	}

@@ -18,7 +18,8 @@ import (
 )
 
 // older is a service of the API's level 2.5: it has no projects, no redacted plans, no entries about runs and no
-// reasons of waits, includes nothing, and its logs are for people, without marks. What it lacks is a 404.
+// reasons of waits, includes nothing, and its logs are for people, without marks. It answers unsupported requests with
+// 404.
 type older struct {
 	mu      sync.Mutex
 	host    string

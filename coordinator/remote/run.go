@@ -254,7 +254,7 @@ func (s *Session) why(ctx context.Context, r *tfc.Run) string {
 	if err != nil || before == 0 {
 		return "The run waits for the run " + w.CurrentRun
 	}
-	return fmt.Sprintf("The run waits for %d run(s), the first of which is %s", before, w.CurrentRun)
+	return fmt.Sprintf("The run waits for %d run(s), first for %s", before, w.CurrentRun)
 }
 
 // maxPlanned is how long a run may be planned without being confirmable before Settled returns it, in multiples of

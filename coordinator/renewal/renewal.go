@@ -47,7 +47,7 @@ type Renewer struct {
 	objects map[string]*renewed
 }
 
-// kept is one object. Its fields belong to its goroutine until that has closed done.
+// renewed is an object that is kept open. Its fields belong to its goroutine until that has closed done.
 type renewed struct {
 	Open
 	release context.CancelFunc

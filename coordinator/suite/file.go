@@ -209,8 +209,8 @@ func (f *fileRunner) settled(diags diag.List, r *Run, p *plan.Plan) diag.List {
 	f.showCancelled() // before the list of objects
 	f.View.Abandoned(a)
 	return diags.Append(diag.New(diag.Error, "Test interrupted",
-		"The run was interrupted before it was over. See what else is said for what is left behind, and has to be "+
-			"cleaned up by hand.", nil))
+		"The run was interrupted before it was over. The other messages name the objects that are left behind and have "+
+			"to be cleaned up by hand.", nil))
 }
 
 // session returns the session of a run, with the scope of its expressions.

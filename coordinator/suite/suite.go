@@ -160,7 +160,7 @@ func New(o Options) (*Runner, diag.List) {
 
 // Run executes the suite, and reports whether all of it has passed.
 func (r *Runner) Run(ctx context.Context) bool {
-	unwatched := r.watch()
+	release := r.reportStop()
 	r.View.Begin(&r.suite)
 	r.suite.Status = Pass
 	for _, f := range r.suite.Files {
@@ -174,7 +174,7 @@ func (r *Runner) Run(ctx context.Context) bool {
 		}
 		r.suite.Status = max(r.suite.Status, f.Status)
 	}
-	unwatched()
+	release()
 	if r.cancelled() {
 		return false
 	}
@@ -182,8 +182,8 @@ func (r *Runner) Run(ctx context.Context) bool {
 	return r.suite.Status == Pass
 }
 
-// watch informs the view as soon as the suite is asked to stop, until the returned function is called.
-func (r *Runner) watch() (unwatched func()) {
+// reportStop informs the view as soon as the suite is asked to stop, until the returned function is called.
+func (r *Runner) reportStop() (release func()) {
 	var telling sync.WaitGroup
 	tell := func(ctx context.Context, fn func()) (forget func()) {
 		if ctx == nil {

@@ -7,8 +7,8 @@ import (
 
 // The constants of layout.js and run.js.
 const (
-	// room is the number of places that a page draws at the beginning at most.
-	room = 300
+	// maxDrawn is the number of places that a page draws at the beginning at most.
+	maxDrawn = 300
 	// wide is the number of instances of a block in a group; a block with more than twice as many has several.
 	wide = 250
 	// spread is the number of places before a junction from which on the junction is drawn.
@@ -115,7 +115,7 @@ func (g *groups) sum() {
 	}
 }
 
-// unfold opens groups as long as there is room, outer ones first.
+// unfold opens groups as long as maxDrawn allows, outer ones first.
 func (g *groups) unfold() {
 	drawn := len(g.all[0].children)
 	for level := g.all[0].children; len(level) > 0; {
@@ -125,7 +125,7 @@ func (g *groups) unfold() {
 				continue
 			}
 			of := &g.all[^c]
-			if drawn+len(of.children)-1 > room {
+			if drawn+len(of.children)-1 > maxDrawn {
 				continue
 			}
 			drawn += len(of.children) - 1
@@ -136,8 +136,8 @@ func (g *groups) unfold() {
 	}
 }
 
-// drawn returns what is drawn, in the order of the tree: vertices and folded groups, numbered as children are. at has
-// the place of each vertex, -1 for a junction.
+// drawn returns the places that are drawn, in the order of the tree: vertices and folded groups, numbered like
+// children. at has the place of each vertex, -1 for a junction.
 func (g *groups) drawn(vertices int) (places, at []int) {
 	at = make([]int, vertices)
 	for i := range at {
@@ -168,7 +168,7 @@ func (g *groups) drawn(vertices int) (places, at []int) {
 	return places, at
 }
 
-// name returns what the group is called.
+// name returns the name of the group.
 func (g *group) name() string {
 	if g.first == g.last {
 		return g.label + g.first

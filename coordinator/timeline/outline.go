@@ -9,14 +9,14 @@ import (
 // large is the number of vertices from which on a run has an outline. The Outline of a smaller one is its Shape.
 const large = 5000
 
-// family is what the vertices of a block in a module instance have in common.
+// family has the common properties of the vertices of a block in a module instance.
 type family struct {
 	module, block string
 	instances     int // the number of vertices with a key
 	home          int // the group of the instances; 0: there is none yet
 }
 
-// outlined is what an outline keeps of a vertex while it is made.
+// outlined is the data of a vertex that an outline needs while it is made.
 type outlined struct {
 	number      int
 	in          *family
@@ -59,7 +59,7 @@ func (o *outline) add(v *Vertex) {
 	o.all = append(o.all, outlined{v.Number, o.last, key, v.Type, v.Action, v.Status, v.After})
 }
 
-// index returns the index in all of a vertex; false: there is none of that number.
+// index returns the index of a vertex in all; false if there is no vertex with that number.
 func (o *outline) index(number int) (int, bool) {
 	if number >= 0 && number < len(o.all) && o.all[number].number == number {
 		return number, true

@@ -10,7 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/timeline"
 )
 
-// grown returns a recorder of n operations in modules of a thousand, each of which depends on one before it.
+// grown returns a recorder of n operations in modules of a thousand; each operation depends on an earlier one.
 func grown(n int) *timeline.Recorder {
 	b := timeline.NewRecorder(timeline.Head{Run: "r", Ended: timeline.None})
 	for i := range n {

@@ -16,10 +16,10 @@ type Piece int
 const (
 	// Shape has the vertices with their dependencies, statuses and times.
 	Shape Piece = iota
-	// Story has what each vertex waited for, and its attempts.
+	// Story has the waits of each vertex, and its attempts.
 	Story
-	// Outline is a Shape of what a page draws first of a large run: of at most a few hundred vertices, most of which
-	// are groups of vertices. Of a run that is not large it is the Shape.
+	// Outline is the Shape that a page draws first of a large run: it has at most a few hundred vertices, most of which
+	// stand for groups of vertices. The outline of a run that is not large is its Shape.
 	Outline
 )
 

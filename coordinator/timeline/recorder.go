@@ -148,8 +148,8 @@ func (r *Recorder) OnShortage(fn func()) {
 	r.lacking = fn
 }
 
-// Shortages returns what the run lacks at the moment, and Head.Begun, to which their times refer. The list must not
-// be modified.
+// Shortages returns the present shortages of the run, and Head.Begun, to which their times are relative. The list must
+// not be modified.
 func (r *Recorder) Shortages() (begun int64, list []Shortage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package timeline models a run for visualization: its vertices, what each waited for, when and where it ran, and
-// how it ended.
+// Package timeline models a run for visualization: its vertices, their waits, the time and worker of each operation,
+// and its outcome.
 //
 // It is plain data with a JSON form that browsers read (docs/format/timeline.md). It does not depend on journals or
-// loops: package coordinator/history makes timelines from them. They never contain values of attributes.
+// loops: package coordinator/history makes timelines from them. Timelines never contain values of attributes.
 package timeline
 
 // Version is the version of the JSON forms. Readers reject other versions. Fields may be added without a new
@@ -20,7 +20,7 @@ type Model struct {
 	Counts Counts
 	// Vertices are sorted by their numbers, which need not be consecutive.
 	Vertices []Vertex
-	// Shortages are what the run waits for at the moment.
+	// Shortages are the limits and workers that the run waits for at the moment.
 	Shortages []Shortage
 }
 
@@ -84,7 +84,7 @@ type Vertex struct {
 	Took int64
 	// Waits cover the time from Ready to Started, as far as it is known what the vertex waited for.
 	Waits []Wait
-	// Holds are the limits of which it holds a permit while it runs or is in doubt.
+	// Holds are the limits whose permits it holds while it runs or is in doubt.
 	Holds []string
 	// Failure is its error, Because the address of the vertex whose failure caused it to be skipped, Doubtful the
 	// reason why its outcome is unknown.

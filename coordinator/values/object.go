@@ -116,8 +116,8 @@ func EncodeIdentity(v cty.Value) []byte {
 	return b
 }
 
-// IDOf returns what identifies an object for people: its id or name, with the name of the attribute. Both are
-// empty if it has none.
+// IDOf returns the attribute that identifies an object for people: the name of the attribute (id or name), and its
+// value. Both are empty if the object has neither.
 func IDOf(v cty.Value) (key, id string) {
 	if v == cty.NilVal || v.IsNull() || !v.IsKnown() || !v.Type().IsObjectType() {
 		return "", ""
@@ -140,8 +140,8 @@ func firstText(v cty.Value, names ...string) (name, text string) {
 	return "", ""
 }
 
-// IDOfImport returns what identifies an object to be imported for people: the import ID, or the most telling
-// attribute of an identity, with the name of the attribute.
+// IDOfImport returns the attribute that identifies an object to be imported for people: the import ID, or the most
+// significant attribute of an identity, with the name of the attribute.
 func IDOfImport(i *plan.Importing) (key, id string) {
 	if i.ID != "" {
 		return "id", i.ID

@@ -35,7 +35,7 @@ type Resource struct {
 	whole  cty.Value
 }
 
-// Resource returns the resource with a block in this module instance, or nil.
+// ResourceBlock returns the resource of a block in this module instance, or nil.
 func (m *Module) ResourceBlock(r addr.Resource) *Resource { return m.resources[r] }
 
 // Resources returns all resource blocks of the module instance.

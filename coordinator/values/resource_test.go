@@ -27,7 +27,7 @@ resource "fake_thing" "off" {
 // by key.
 func TestAResourceIsSeenByItsRepetition(t *testing.T) {
 	s := store(t, Planning, nil, repeated)
-	is(t, s.Root(), "fake_thing.one", cty.DynamicVal) // what does not exist yet is unknown
+	is(t, s.Root(), "fake_thing.one", cty.DynamicVal) // attributes of objects that do not exist yet are unknown
 	s.resource("one").Set(addr.NoKey, thing("1"))
 	s.resource("list").Set(addr.IntKey(0), thing("l0"))
 	s.resource("list").Set(addr.IntKey(1), thing("l1"))

@@ -325,7 +325,7 @@ func TestAnAttributeOfAnArgumentThatTheTypeIgnoresIsWarnedAboutOnce(t *testing.T
 		`x = { name = "n", more = [{ kez = 1 }] }`:                  `of .more[0] has no attribute "kez"`,
 		`x = { name = "n", more = [for k in ["a"] : { kez = k }] }`: `of .more[...] has no attribute "kez"`,
 		`x = { name = "n", size = 3 }`:                              "",
-		`x = merge({ name = "n" }, { siize = 3 })`:                  "", // what is not written as one object may be on purpose
+		`x = merge({ name = "n" }, { siize = 3 })`:                  "", // it may be intended
 	} {
 		for _, phase := range []Phase{Validating, Planning} {
 			s := store(t, phase, nil, "module \"child\" {\n source = \"./child\"\n"+argument+"\n}\n", `

@@ -1,6 +1,7 @@
 // Package awskms is the key provider "aws_kms": the Key Management Service of Amazon generates data keys.
 //
-// The credentials are found by cloud/aws/identity, as for the backend "s3".
+// The credentials are found by internal/cloud/aws, with the settings of lang/arguments/awsidentity, as for the backend
+// "s3".
 package awskms
 
 import (
@@ -42,7 +43,7 @@ func Kind() *encryption.Kind {
 }
 
 type service struct {
-	session            *aws.Session
+	client             *aws.Client
 	endpoint, key, how string
 }
 
@@ -60,12 +61,12 @@ func open(ctx context.Context, s cloud.Environment, args arguments.Arguments) (e
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	session, err := aws.Open(ctx, settings)
+	client, err := aws.Open(ctx, settings)
 	if err != nil {
 		return nil, diags.Append(awsidentity.Problem(err, args, "Failed to configure the key provider aws_kms"))
 	}
 	return &service{
-		session: session, endpoint: session.Endpoint("kms"), key: args.String("kms_key_id"),
+		client: client, endpoint: client.Endpoint("kms"), key: args.String("kms_key_id"),
 		how: args.String("key_spec"),
 	}, diags
 }
@@ -76,7 +77,7 @@ type metadata struct {
 }
 
 func (k *service) ask(ctx context.Context, operation string, in, out any) error {
-	return k.session.Ask(ctx, "kms", k.endpoint, "TrentService."+operation, "1.1", in, out)
+	return k.client.Ask(ctx, "kms", k.endpoint, "TrentService."+operation, "1.1", in, out)
 }
 
 // Make implements encryption.KeyService.

@@ -1,8 +1,8 @@
 // Package azurevault is the key provider "azure_vault": a key of Azure Key Vault, or of a Managed HSM, encrypts data
 // keys.
 //
-// The keys are generated here. The credentials are found by cloud/azure; the names of the arguments are those of
-// the backend "azurerm".
+// The keys are generated here. The credentials are found by internal/cloud/azure; the names of the arguments are those
+// of the backend "azurerm".
 package azurevault
 
 import (

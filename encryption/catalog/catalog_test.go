@@ -248,8 +248,8 @@ func TestTheKeyOfTheStoreIsWrappedByEachKeyProvider(t *testing.T) {
 	}
 }
 
-// A key is decrypted with the version and the algorithm with which it was encrypted, whatever the configuration says
-// now.
+// A key is decrypted with the version and the algorithm with which it was encrypted, even if the configuration has
+// others now.
 func TestAnAzureKeyRemembersItsAlgorithm(t *testing.T) {
 	w := newWorld(t)
 	block := providers["azure_vault"].block

@@ -225,7 +225,7 @@ var mistakes = map[string]struct {
 	},
 }
 
-// azureMistakes has those of azure_vault, as in mistakes.
+// azureMistakes has the mistakes in azure_vault, in the form of mistakes.
 func init() {
 	for name, c := range map[string]struct {
 		from, to, summary string

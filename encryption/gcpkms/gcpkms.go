@@ -1,6 +1,6 @@
 // Package gcpkms is the key provider "gcp_kms": the Key Management Service of Google Cloud encrypts data keys.
 //
-// The keys are generated here. The credentials are found by cloud/google.
+// The keys are generated here. The credentials are found by internal/cloud/google.
 package gcpkms
 
 import (
@@ -63,7 +63,7 @@ var keyName = pattern.Lazy(
 )
 
 type service struct {
-	session *google.Session
+	client *google.Client
 	// encrypt and decrypt are the addresses of the key for the two calls.
 	encrypt, decrypt string
 	length           int
@@ -108,18 +108,18 @@ func open(ctx context.Context, s cloud.Environment, args arguments.Arguments) (e
 		return nil, diags
 	}
 	settings.Transport = s.Transport()
-	session, err := google.Open(ctx, settings)
+	client, err := google.Open(ctx, settings)
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to configure the key provider gcp_kms",
 			err.Error()+".", nil))
 	}
 	if custom == "" {
-		custom = session.Endpoint("cloudkms") + "/v1/"
+		custom = client.Endpoint("cloudkms") + "/v1/"
 	}
 	key, _, _ := strings.Cut(name, "/cryptoKeyVersions/") // ciphertexts contain the version
 	at := strings.TrimSuffix(custom, "/") + "/"
 	return &service{
-		session: session,
+		client:  client,
 		encrypt: at + name + ":encrypt",
 		decrypt: at + key + ":decrypt",
 		length:  length,
@@ -143,7 +143,7 @@ func (k *service) ask(ctx context.Context, address string, in map[string][]byte)
 		return answer{}, err
 	}
 	header := http.Header{"Content-Type": {"application/json"}}
-	got, err := k.session.Do(ctx, call.Request{Method: http.MethodPost, URL: address, Header: header, Body: body})
+	got, err := k.client.Do(ctx, call.Request{Method: http.MethodPost, URL: address, Header: header, Body: body})
 	if err != nil {
 		return answer{}, err
 	}

@@ -128,7 +128,7 @@ type loopFinder struct {
 	g         *Graph
 	component []int32
 	cameFrom  []int32 // by vertex, the vertex from which the search reached it; none between searches
-	reached   []int32 // what the search has reached, in order
+	reached   []int32 // the vertices that the search has reached, in order
 }
 
 // shortest searches from one member after the other, breadth first and never deeper than the shortest loop known,
@@ -151,8 +151,8 @@ func (f *loopFinder) shortest(members []int) []int {
 	return slices.Concat(best[lowest:], best[:lowest])
 }
 
-// through returns the shortest loop through start, if it is shorter than limit (0: no limit), and the number of
-// edges it looked at. It walks from waiting vertex to what that waits for, which is the direction of Cycle.Loop.
+// through returns the shortest loop through start, if it is shorter than limit (0: no limit), and the number of edges
+// it looked at. It walks from a waiting vertex to the vertices that it waits for, which is the direction of Cycle.Loop.
 func (f *loopFinder) through(start int32, limit int) (loop []int, cost int) {
 	defer func() {
 		for _, v := range f.reached {

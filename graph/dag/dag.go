@@ -1,12 +1,12 @@
 // Package dag answers questions about the order of vertices that wait for each other: which may come first,
 // which wait in a circle, how long the longest way to the end is.
 //
-// Vertices are the integers 0, 1, 2, ...; what they stand for is the caller's business. The package neither runs
-// anything nor remembers what has run (that is graph/sched), and it does not stop a caller from building a
-// circle: [Graph.Cycles] finds it.
+// Vertices are the integers 0, 1, 2, ...; only the caller knows their meaning. The package does not run vertices, nor
+// record which ones have run (graph/sched does). It does not stop a caller from building a circle: [Graph.Cycles] finds
+// it.
 //
-// Every operation takes time and memory proportional to the vertices and edges it looks at, and none of them
-// recurses, so a chain of a million vertices is as safe as a flat graph.
+// Every operation takes time and memory proportional to the vertices and edges that it looks at. None of them recurses,
+// so a chain of a million vertices is as safe as a flat graph.
 package dag
 
 import (

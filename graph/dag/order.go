@@ -68,7 +68,8 @@ func (g *Graph) Ancestors(of ...int) []int {
 		func(e int32) (to, next int32) { return g.edges[e].before, g.edges[e].nextBefore })
 }
 
-// reach returns what is reached from the given vertices over the lists of edges that first and follow describe.
+// reach returns the vertices that can be reached from the given ones over the lists of edges that first and follow
+// describe.
 func (g *Graph) reach(of []int, first func(v int32) int32, follow func(e int32) (to, next int32)) []int {
 	reached := make([]bool, len(g.vertices))
 	var open []int32

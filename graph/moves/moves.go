@@ -132,7 +132,7 @@ func order(all []statement) ([]int, diag.List) {
 		}
 		sort.Strings(lines)
 		diags = diags.Append(diag.New(diag.Error, "Cyclic dependency in move statements",
-			"These moved blocks form a cycle, so there is no final address for what they move:"+strings.Join(lines, "")+
+			"These moved blocks form a cycle, so the objects that they move have no final address:"+strings.Join(lines, "")+
 				"\n\nEvery chain of moves must end at an address that is no other block's from.", nil))
 	}
 	return nil, diags
@@ -145,7 +145,7 @@ type work struct {
 	blocked map[addr.Instance]addr.Instance // from, to
 }
 
-// rename renames the recorded dependencies on what has moved: they determine in which order objects end.
+// rename renames the recorded dependencies on objects that have moved: they determine the order in which objects end.
 func (w *work) rename() {
 	moves := make(map[addr.Instance]addr.Instance, len(w.result.Previous))
 	for to, from := range w.result.Previous {

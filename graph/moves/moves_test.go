@@ -44,7 +44,7 @@ func load(t *testing.T, modules map[string]string) *config.Tree {
 	return tree
 }
 
-// existing returns a state with objects, each of which stores its first address.
+// existing returns a state with objects. Each object stores its first address.
 func existing(t *testing.T, addresses ...string) *state.State {
 	t.Helper()
 	s := state.Empty()
@@ -83,7 +83,7 @@ func TestWhereObjectsMove(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		modules map[string]string
 		prior   []string
-		want    []string // what whereabouts finds
+		want    []string // the result of whereabouts
 		warning string   // part of the warning's detail; none if empty
 	}{
 		"a resource is renamed": {

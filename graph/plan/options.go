@@ -2,8 +2,8 @@ package plan
 
 import "github.com/millipede-iac/millipede/lang/addr"
 
-// Options say what is planned, and what is read for that. Commands, services and test files make them from their own
-// input, and everything below passes them on.
+// Options are the scope of a plan, and of the reading for it. Commands, services and test files make them from their
+// own input, and everything below passes them on.
 type Options struct {
 	Mode Mode
 	// SkipRefresh plans with the stored objects, without reading the existing ones.

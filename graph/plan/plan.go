@@ -23,7 +23,7 @@ const (
 	RefreshOnly
 )
 
-// Action is what a change does to one object.
+// Action is the effect of a change on one object.
 type Action string
 
 // The actions. The compound ones are replacements; the JSON form has them as two actions.
@@ -105,7 +105,7 @@ type Change struct {
 	Legacy bool
 	// Tainted is set if the prior object was tainted.
 	Tainted bool
-	// Inputs identifies what the provider planned the change from, apart from the prior object; zero if it was not
+	// Inputs identifies the provider's input for the plan of the change, without the prior object; zero if it was not
 	// recorded. An apply with the same inputs does not ask the provider for its plan again.
 	Inputs Inputs
 }
@@ -128,7 +128,7 @@ type OutputChange struct {
 	Name            string
 	Action          Action // no-op, create, update, delete
 	Before, After   cty.Value
-	Sensitive       bool // after; BeforeSensitive for what was
+	Sensitive       bool // the new value; BeforeSensitive is about the old one
 	BeforeSensitive bool
 }
 

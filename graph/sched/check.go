@@ -26,13 +26,13 @@ func (s *Scheduler) Check() error {
 	queued := 0
 	for class, q := range s.ready {
 		queued += len(q)
-		for place, e := range q {
+		for index, e := range q {
 			x := &s.vertices[e.vertex]
-			if x.status != Ready || x.class != int32(class) || x.place != int32(place) || x.priority != e.priority {
-				report("place %d of class %d holds %v, which is %+v", place, class, e, *x)
+			if x.status != Ready || x.class != int32(class) || x.index != int32(index) || x.priority != e.priority {
+				report("index %d of class %d holds %v, which is %+v", index, class, e, *x)
 			}
-			if place > 0 && e.before(q[(place-1)/2]) {
-				report("place %d of class %d is out of order", place, class)
+			if index > 0 && e.before(q[(index-1)/2]) {
+				report("index %d of class %d is out of order", index, class)
 			}
 		}
 	}

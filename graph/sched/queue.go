@@ -27,37 +27,37 @@ func (q *queue) push(vertices []vertex, e entry) {
 	q.rise(vertices, int32(len(*q)-1), e)
 }
 
-func (q *queue) remove(vertices []vertex, place int32) {
+func (q *queue) remove(vertices []vertex, index int32) {
 	last := int32(len(*q) - 1)
 	moved := (*q)[last]
 	*q = (*q)[:last]
-	if place == last {
+	if index == last {
 		return
 	}
-	if place > 0 && moved.before((*q)[(place-1)/2]) {
-		q.rise(vertices, place, moved)
+	if index > 0 && moved.before((*q)[(index-1)/2]) {
+		q.rise(vertices, index, moved)
 	} else {
-		q.sink(vertices, place, moved)
+		q.sink(vertices, index, moved)
 	}
 }
 
-// rise puts e at place, or above it.
-func (q queue) rise(vertices []vertex, place int32, e entry) {
-	for place > 0 {
-		parent := (place - 1) / 2
+// rise puts e at index, or above it.
+func (q queue) rise(vertices []vertex, index int32, e entry) {
+	for index > 0 {
+		parent := (index - 1) / 2
 		if !e.before(q[parent]) {
 			break
 		}
-		q.put(vertices, place, q[parent])
-		place = parent
+		q.put(vertices, index, q[parent])
+		index = parent
 	}
-	q.put(vertices, place, e)
+	q.put(vertices, index, e)
 }
 
-// sink puts e at place, or below it.
-func (q queue) sink(vertices []vertex, place int32, e entry) {
+// sink puts e at index, or below it.
+func (q queue) sink(vertices []vertex, index int32, e entry) {
 	for {
-		child := 2*place + 1
+		child := 2*index + 1
 		if child >= int32(len(q)) {
 			break
 		}
@@ -67,13 +67,13 @@ func (q queue) sink(vertices []vertex, place int32, e entry) {
 		if !q[child].before(e) {
 			break
 		}
-		q.put(vertices, place, q[child])
-		place = child
+		q.put(vertices, index, q[child])
+		index = child
 	}
-	q.put(vertices, place, e)
+	q.put(vertices, index, e)
 }
 
-func (q queue) put(vertices []vertex, place int32, e entry) {
-	q[place] = e
-	vertices[e.vertex].place = place
+func (q queue) put(vertices []vertex, index int32, e entry) {
+	q[index] = e
+	vertices[e.vertex].index = index
 }

@@ -2,10 +2,10 @@ package sched
 
 import "github.com/millipede-iac/millipede/graph/dag"
 
-// The priority of a vertex is its critical path: its own weight plus the highest priority among those that wait for
-// it. New computes it exactly. What is appended later can only make paths heavier, and everything above may have
-// to learn of it. Doing that at once could cost a walk over the whole graph for each expansion, so the news
-// travels: each step carries it over a few edges, and a priority that is too low for a while costs at most a worse
+// The priority of a vertex is its critical path: its own weight plus the highest priority among those that wait for it.
+// New computes it exactly. Vertices that are appended later can only make paths heavier, and may raise the priorities
+// of all vertices that they wait for. Doing that at once could cost a walk over the whole graph for each expansion. So
+// each step passes raises on over a few edges only. A priority that is too low for a while causes at most a worse
 // choice.
 
 // raises is the vertices whose priority rose and that have not told those that they wait for.
@@ -64,7 +64,7 @@ func (s *Scheduler) raise(v int, rest float64) {
 	}
 	x.priority = x.weight + rest
 	if x.status == Ready {
-		s.ready[x.class].rise(s.vertices, x.place, entry{x.priority, int32(v)})
+		s.ready[x.class].rise(s.vertices, x.index, entry{x.priority, int32(v)})
 	}
 	if !x.raised {
 		x.raised = true

@@ -1,9 +1,9 @@
 // Package sched decides which vertex of a growing graph is processed next.
 //
 // It keeps the status of every vertex, returns ready vertices in the order of their critical paths, and finds the
-// vertices that a failure skips. It has no goroutine, no clock, and no notion of what a vertex does: a loop tells it
-// what happened, in calls whose cost is proportional to what they change. Permits, retries and the journal belong to
-// the loop.
+// vertices that a failure skips. It has no goroutine and no clock, and does not know the work of a vertex. A loop
+// reports events to it, in calls whose cost is proportional to the number of vertices that they change. Permits,
+// retries and the journal belong to the loop.
 package sched
 
 import (
@@ -14,15 +14,16 @@ import (
 	"github.com/millipede-iac/millipede/graph/dag"
 )
 
-// Traits are the properties of vertices that the scheduler needs. A nil function stands for its default.
+// Traits are the properties of vertices that the scheduler needs. A nil function means the default.
 type Traits struct {
 	// Weight is the expected duration of v, in any unit that is the same for all vertices. It must not be negative; the
 	// default is 1. It is called once, when v is added.
 	Weight func(v int) float64
 
-	// Class is a small number >= 0 for what v needs besides being ready, such as the permits of one pool. Each class has a
-	// queue of its own, so that vertices that wait for a permit do not hold up those that need another one. The default is
-	// 0. It is called whenever v becomes ready, so it may depend on what is known only then.
+	// Class is a small number >= 0 for the resources that v needs besides being ready, such as the permits of one pool.
+	// Each class has a queue of its own, so that vertices that wait for a permit do not hold up those that need another
+	// one. The default is
+	// 0. It is called whenever v becomes ready, so it may depend on facts that are known only then.
 	Class func(v int) int
 
 	// Anyway reports that v runs once everything that it depends on is settled, even if that has failed or was skipped: a
@@ -48,11 +49,11 @@ type vertex struct {
 	priority float64 // the heaviest path from here, see raise.go
 	waits    int32   // edges from vertices that are not settled; meaningful while waiting or ready
 	class    int32   // meaningful while ready
-	place    int32   // in the queue of the class, while ready
-	because  int32   // while skipped: what failed or was skipped first
+	index    int32   // in the queue of the class, while ready
+	because  int32   // while skipped: the vertex that failed or was skipped first
 	status   Status
 	anyway   bool
-	raised   bool // its priority rose, and what it waits for has not been told yet
+	raised   bool // its priority rose, and has not been passed on yet to the vertices that it waits for
 }
 
 // Skip is a skipped vertex, and why.
@@ -216,8 +217,8 @@ func (s *Scheduler) Fail(v int) []Skip {
 	return s.skipAfter(v, v)
 }
 
-// Skip settles a vertex that is waiting, ready or running without success or failure, and returns what that skips,
-// as Fail does; v itself is not in the list.
+// Skip settles a vertex that is waiting, ready or running without success or failure, and returns the vertices that
+// this skips, as Fail does; v itself is not in the list.
 func (s *Scheduler) Skip(v int) []Skip {
 	s.skip(v, v)
 	return s.skipAfter(v, v)
@@ -228,7 +229,7 @@ func (s *Scheduler) skip(v, because int) {
 	s.vertices[v].because = int32(because)
 }
 
-// skipAfter skips what depends on v, which has failed or was skipped.
+// skipAfter skips the dependents of v, which has failed or was skipped.
 func (s *Scheduler) skipAfter(v, because int) (skips []Skip) {
 	for i := 0; ; i++ {
 		for a := range s.graph.After(v) {
@@ -268,7 +269,7 @@ func (s *Scheduler) move(v int, to Status) {
 		panic(fmt.Sprintf("sched: vertex %d is %s, so it cannot become %s", v, x.status, to))
 	}
 	if x.status == Ready {
-		s.ready[x.class].remove(s.vertices, x.place)
+		s.ready[x.class].remove(s.vertices, x.index)
 	}
 	s.counts[x.status]--
 	s.counts[to]++

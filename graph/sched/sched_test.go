@@ -309,8 +309,9 @@ func TestAnAppendedCircleIsAStallThatCheckReports(t *testing.T) {
 	}
 }
 
-// TestAGraphThatComputesANumber runs graphs in which each vertex computes a number from those that it waits for, with
-// completions in random order. Whatever the order, the last number must be the one that a plain walk computes.
+// TestAGraphThatComputesANumber runs graphs in which each vertex computes a number from the numbers of the vertices
+// that it waits for, with completions in random order. In any order, the last number must be the one that a plain walk
+// computes.
 func TestAGraphThatComputesANumber(t *testing.T) {
 	for seed := range uint64(20) {
 		chance := rand.New(rand.NewPCG(seed, 0))

@@ -32,9 +32,9 @@ type Config struct {
 	// Methods are the places to look for providers in, in order; nil if no file contains any, so that the implied
 	// ones are used.
 	Methods []Method
-	// Unclear are the errors because of which it is unknown where providers may come from: a file that cannot be
-	// read, or a mistake in a provider_installation block. If there are any, nothing is installed from Methods or
-	// the implied places, because the user may have meant to forbid them.
+	// Unclear are the errors that leave it unknown where providers may come from: a file that cannot be read, or a mistake
+	// in a provider_installation block. If there are any, nothing is installed from Methods or from the implied sources,
+	// because the user may have meant to forbid these.
 	Unclear diag.List
 	// DevOverrides are directories that replace installed packages.
 	DevOverrides map[addr.Provider]string
@@ -101,7 +101,7 @@ const (
 // a configuration: a command shows them on standard error, once. dir is the directory to which relative names in
 // the environment, and those of development overrides, refer: the directory in which the command was run.
 func Load(dir string, env environ.Variables) (*Config, diag.List) {
-	p := newPlaces(env)
+	p := newUserDirs(env)
 	c := &Config{dir: dir, env: env, Retries: defaultRetries, Timeout: defaultTimeout,
 		DownloadRetries: defaultDownloadRetries}
 	var diags diag.List
@@ -180,16 +180,16 @@ func tokenHost(encoded string) (svchost.Hostname, error) {
 // credentialsFileName is the name of the file in the configuration directory that login writes.
 const credentialsFileName = "credentials.tfrc.json"
 
-// places are the directories of a user: config for settings, data for installed programs.
-type places struct {
+// userDirs are the directories of a user: config for settings, data for installed programs.
+type userDirs struct {
 	env          environ.Variables
 	home, config string
 	data         []string
 }
 
-func newPlaces(env environ.Variables) places {
+func newUserDirs(env environ.Variables) userDirs {
 	getenv := env.Get
-	p := places{env: env, home: getenv("HOME")}
+	p := userDirs{env: env, home: getenv("HOME")}
 	if runtime.GOOS == "windows" {
 		p.home = getenv("APPDATA")
 	}
@@ -217,7 +217,7 @@ func exists(name string) bool {
 }
 
 // mainFile returns the file to read first; named is set if a variable names it.
-func (p places) mainFile() (name string, named bool) {
+func (p userDirs) mainFile() (name string, named bool) {
 	for _, v := range []string{"TF_CLI_CONFIG_FILE", "TERRAFORM_CONFIG"} {
 		if name := p.env.Get(v); name != "" {
 			return name, true
@@ -239,7 +239,7 @@ func (p places) mainFile() (name string, named bool) {
 }
 
 // directoryFiles returns the files of the configuration directory, sorted by name. Without a directory there are none.
-func (p places) directoryFiles() []string {
+func (p userDirs) directoryFiles() []string {
 	entries, err := os.ReadDir(p.config)
 	if p.config == "" || err != nil {
 		return nil // the directory is optional
@@ -254,7 +254,7 @@ func (p places) directoryFiles() []string {
 }
 
 // helper returns the program of a credentials helper: terraform-credentials-NAME in a plugin directory.
-func (p places) helper(name string) string {
+func (p userDirs) helper(name string) string {
 	file := "terraform-credentials-" + name
 	if runtime.GOOS == "windows" {
 		file += ".exe"
@@ -269,16 +269,15 @@ func (p places) helper(name string) string {
 	return ""
 }
 
-// MethodsOrImplied returns where to look for providers. If nothing is configured, these are OpenTofu's implied
-// places: local directories, then the provider's registry for providers that none of them has. The directory
-// terraform.d/plugins is relative to the configuration. held returns the providers of which a directory has
-// packages.
+// MethodsOrImplied returns the sources of providers. If none are configured, these are OpenTofu's implied sources:
+// local directories, then the provider's registry for providers that none of them has. The directory
+// terraform.d/plugins is relative to the configuration. held returns the providers that have packages in a directory.
 func (c *Config) MethodsOrImplied(env environ.Variables, held func(dir string) []addr.Provider) []Method {
 	if c.Methods != nil {
 		return c.Methods
 	}
 	dirs := []string{filepath.Join("terraform.d", "plugins")}
-	for _, d := range newPlaces(env).data {
+	for _, d := range newUserDirs(env).data {
 		dirs = append(dirs, filepath.Join(d, "plugins"))
 	}
 	data := filepath.SplitList(cmp.Or(env.Get("XDG_DATA_DIRS"), "/usr/local/share:/usr/share"))

@@ -221,7 +221,7 @@ func (r *reader) text(item *ast.ObjectItem) (string, bool) {
 	return "", false
 }
 
-// decode decodes the value of an argument into a variable; what describes the accepted kind of values.
+// decode decodes the value of an argument into a variable; the parameter what describes the accepted kind of values.
 func (r *reader) decode(item *ast.ObjectItem, to any, what string) {
 	if err := hcl.DecodeObject(to, item.Val); err != nil {
 		r.fail(item, "Invalid CLI configuration", fmt.Sprintf("The value of %q has to be %s.", keyOf(item), what))

@@ -89,7 +89,7 @@ func amazonAddress(u *url.URL) (amazonObject, error) {
 // open opens the bucket with the credentials of the address, or else with those of the standard chain of AWS tools.
 func (o amazonObject) open(ctx context.Context, s cloud.Environment, u *url.URL) (*amazonBucket, error) {
 	q := query(u)
-	session, err := aws.Open(ctx, aws.Settings{
+	client, err := aws.Open(ctx, aws.Settings{
 		Region: o.region, SkipRegionValidation: true, SkipCredentialsValidation: true, SkipAccountID: true,
 		AccessKey: q.Get("aws_access_key_id"), SecretKey: q.Get("aws_access_key_secret"),
 		Token:   q.Get("aws_access_token"),
@@ -101,18 +101,18 @@ func (o amazonObject) open(ctx context.Context, s cloud.Environment, u *url.URL)
 	}
 	endpoint := o.endpoint
 	if endpoint == "" {
-		endpoint = session.Endpoint("s3")
+		endpoint = client.Endpoint("s3")
 	}
 	at, err := url.Parse(strings.TrimSuffix(aws.WithScheme(endpoint), "/") + "/" + o.bucket)
 	if err != nil {
 		return nil, err
 	}
-	return &amazonBucket{session, at}, nil
+	return &amazonBucket{client, at}, nil
 }
 
 type amazonBucket struct {
-	session *aws.Session
-	at      *url.URL
+	client *aws.Client
+	at     *url.URL
 }
 
 func (b *amazonBucket) ask(ctx context.Context, key string, q url.Values, limit int64) ([]byte, error) {
@@ -122,7 +122,7 @@ func (b *amazonBucket) ask(ctx context.Context, key string, q url.Values, limit 
 		u.RawPath = aws.EscapePath(u.Path)
 	}
 	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
-	answer, err := b.session.Do(ctx, "s3", call.Request{Method: http.MethodGet, URL: u.String(), MaxAnswer: limit})
+	answer, err := b.client.Do(ctx, "s3", call.Request{Method: http.MethodGet, URL: u.String(), MaxAnswer: limit})
 	if err != nil {
 		return nil, err
 	}

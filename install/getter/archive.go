@@ -89,7 +89,7 @@ func unpack(name, kind, into string) error {
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(into) // nothing is written outside of it, whatever the archive contains
+	root, err := os.OpenRoot(into) // nothing is written outside of it, regardless of the archive's content
 	if err != nil {
 		return err
 	}

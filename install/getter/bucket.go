@@ -60,7 +60,7 @@ func copyObjects(ctx context.Context, b bucket, name, into string) error {
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(into) // nothing is written outside of it, whatever the names are
+	root, err := os.OpenRoot(into) // nothing is written outside of it, regardless of the names
 	if err != nil {
 		return err
 	}

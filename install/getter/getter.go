@@ -34,7 +34,8 @@ type Getter struct {
 }
 
 // New returns a getter that uses services for HTTP, for an operation with this environment. With remoteOnly, it refuses
-// packages on this machine's disks, whoever names them: a configuration, a server, or a repository with submodules.
+// packages on this machine's disks, regardless of who names them: a configuration, a server, or a repository with
+// submodules.
 func New(s *services.Services, env environ.Variables, remoteOnly bool) *Getter {
 	if remoteOnly {
 		env = env.With("GIT_ALLOW_PROTOCOL=git:http:https:ssh")

@@ -22,7 +22,7 @@ func (g *Getter) google(ctx context.Context, u *url.URL, into string) error {
 	}
 	s := g.services.Environment()
 	at := google.StorageEmulator(s.Env)
-	session, err := google.Open(ctx, google.Settings{
+	client, err := google.Open(ctx, google.Settings{
 		Anonymous: at != "", AccessToken: s.Either("GOOGLE_OAUTH_ACCESS_TOKEN"),
 		Scopes:   []string{"https://www.googleapis.com/auth/devstorage.read_only"},
 		Attempts: 3, Transport: s.Transport(), Env: s.Env, Path: s.Path, UserAgent: s.UserAgent,
@@ -31,19 +31,19 @@ func (g *Getter) google(ctx context.Context, u *url.URL, into string) error {
 		return err
 	}
 	if at == "" {
-		at = session.Endpoint("storage")
+		at = client.Endpoint("storage")
 	}
-	b := &googleBucket{session, at + "/storage/v1/b/" + url.PathEscape(parts[2]) + "/o"}
+	b := &googleBucket{client, at + "/storage/v1/b/" + url.PathEscape(parts[2]) + "/o"}
 	return getObjects(ctx, b, u, parts[3], u.Fragment, into, g.env.TempDir())
 }
 
 type googleBucket struct {
-	session *google.Session
-	at      string // the address of the bucket's objects
+	client *google.Client
+	at     string // the address of the bucket's objects
 }
 
 func (b *googleBucket) ask(ctx context.Context, address string, q url.Values, limit int64) ([]byte, error) {
-	answer, err := b.session.Do(
+	answer, err := b.client.Do(
 		ctx,
 		call.Request{Method: http.MethodGet, URL: address + "?" + q.Encode(), MaxAnswer: limit},
 	)

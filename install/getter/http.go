@@ -143,9 +143,9 @@ func attribute(e xml.StartElement, name string) string {
 	return ""
 }
 
-// netrcHeader returns the header with the credentials of a server in the user's .netrc file. It is nil if there are
-// none, and if the URL itself contains a user. As with OpenTofu, a URL with a port needs an entry for MACHINE:PORT:
-// the server at another port may belong to someone else, who must not receive the password.
+// netrcHeader returns the header with the credentials of a server in the user's .netrc file. The header is nil if the
+// file has no entry for the server, or if the URL itself contains a user. As with OpenTofu, a URL with a port needs an
+// entry for MACHINE:PORT: the server at another port may belong to someone else, who must not receive the password.
 func netrcHeader(u *url.URL, env environ.Variables) (http.Header, error) {
 	name := env.Get("NETRC")
 	if name == "" {

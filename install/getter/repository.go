@@ -24,8 +24,8 @@ func query(u *url.URL) url.Values {
 	return q
 }
 
-// clone clones a git repository. In the query, ref is what to check out (default: the default branch), depth limits
-// the history, sshkey is a private key in base64.
+// clone clones a git repository. In the query, ref is the revision to check out (default: the default branch), depth
+// limits the history, sshkey is a private key in base64.
 func (g *Getter) clone(ctx context.Context, u *url.URL, into string) error {
 	git, err := g.env.Program("", "git")
 	if err != nil {
@@ -111,7 +111,7 @@ func (g *Getter) sshEnviron(key string) (env environ.Variables, remove func(), e
 	return g.env.With("GIT_SSH_COMMAND=" + command + " -i " + f.Name()), remove, nil
 }
 
-// cloneMercurial clones a Mercurial repository. In the query, rev is what to check out.
+// cloneMercurial clones a Mercurial repository. In the query, rev is the revision to check out.
 func (g *Getter) cloneMercurial(ctx context.Context, u *url.URL, into string) error {
 	hg, err := g.env.Program("", "hg")
 	if err != nil {

@@ -198,7 +198,7 @@ func (l *Locks) Encode() []byte {
 	return f.Bytes()
 }
 
-// hashTokens writes one hash per line, so that version control shows what changed.
+// hashTokens writes one hash per line, so that version control shows the changed hashes.
 func hashTokens(hashes []string) hclwrite.Tokens {
 	newline := &hclwrite.Token{Type: hclsyntax.TokenNewline, Bytes: []byte("\n")}
 	out := hclwrite.Tokens{{Type: hclsyntax.TokenOBrack, Bytes: []byte("[")}, newline}

@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// written is what OpenTofu 1.12.6 wrote for two providers from mirrors, one with an archive's hash.
+// written is the lock file that OpenTofu 1.12.6 wrote for two providers from mirrors, one with an archive's hash.
 const written = `# This file is maintained automatically by "tofu init".
 # Manual edits may be lost in future updates.
 

@@ -222,7 +222,7 @@ func (i *installer) write() diag.List {
 	}
 	if err != nil {
 		return diag.Errors("Failed to update module manifest",
-			fmt.Sprintf("What modules are installed cannot be written to %s: %s.", name, reason(err)), nil)
+			fmt.Sprintf("The list of installed modules cannot be written to %s: %s.", name, reason(err)), nil)
 	}
 	return nil
 }

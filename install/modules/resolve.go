@@ -12,8 +12,8 @@ import (
 const maxLinks = 255
 
 // resolve follows the symbolic links in a clean path that is relative to base, or absolute. Apart from the links, the
-// path stays as it is written: it is what path.module says, so a shorter path to the same directory would change the
-// values that are made from it. The result is relative unless a link leads to an absolute path.
+// path stays as it is written: it becomes path.module, so a shorter path to the same directory would change the values
+// that are made from it. The result is relative unless a link leads to an absolute path.
 func resolve(base, dir string) (string, error) {
 	if base == "" || filepath.IsAbs(dir) {
 		return filepath.EvalSymlinks(dir)

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// The directory of a local module was recorded on the shortest way, such as ../../b for ../../../mods/b. That is what
-// path.module says, so every attribute that is made from it was replaced, in both programs from then on. The expected
-// paths are those that OpenTofu records.
+// The directory of a local module was recorded on the shortest way, such as ../../b for ../../../mods/b. path.module
+// has the recorded path, so every attribute that is made from it was replaced, in both programs from then on. OpenTofu
+// records the expected paths.
 func TestTheDirectoryOfALocalModuleIsRecordedAsItIsWritten(t *testing.T) {
 	base := write(t, map[string]string{
 		"live/prod/app/main.tf": `module "a" { source = "../../../live/mods/a" }`,

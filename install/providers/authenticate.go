@@ -57,8 +57,8 @@ type checks struct {
 	// used without verification.
 	accepted, trusted []string
 
-	// sum is the SHA-256 hash that a registry reports, file the name of the package in sums; packages is what it
-	// reports about the packages of all platforms, if it does.
+	// sum is the SHA-256 hash that a registry reports, and file the name of the package in sums. packages has the
+	// registry's hashes of the packages of all platforms; it is empty if the registry does not report them.
 	sum, file         string
 	packages          map[string]reported
 	sums, signature   []byte
@@ -67,7 +67,7 @@ type checks struct {
 	enforceExpiration bool
 }
 
-// reported is what a registry reports about the package of a platform.
+// reported is a registry's information about the package of a platform.
 type reported struct {
 	hashes []string
 	size   int64

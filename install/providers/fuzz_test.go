@@ -24,7 +24,7 @@ func FuzzUnpack(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 1<<16 {
-			return // what a larger one unpacks to takes its time
+			return // unpacking a larger archive takes too long
 		}
 		root := t.TempDir()
 		archive := filepath.Join(root, "archive.zip")

@@ -58,7 +58,7 @@ func TestAPackageIsHashedAgainWhenItHasChanged(t *testing.T) {
 	if err := os.Symlink(file, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	write("six") // what a link leads to may change where nobody looks
+	write("six") // the target of a link may change unnoticed
 	if got := of(); got == second {
 		t.Errorf("a change behind a link does not show: %s", got)
 	}

@@ -56,7 +56,7 @@ func (f filesystemMirror) locate(_ context.Context, p addr.Provider, v versions.
 
 func (f filesystemMirror) where(addr.Provider) string { return f.name }
 
-// providersIn returns the providers of which a filesystem mirror has packages.
+// providersIn returns the providers that have packages in a filesystem mirror.
 func providersIn(dir string) []addr.Provider {
 	var out []addr.Provider
 	for _, host := range subdirs(dir, false) {
@@ -75,7 +75,7 @@ func providersIn(dir string) []addr.Provider {
 func subdirs(dir string, linked bool) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil // what cannot be read has nothing to offer
+		return nil // a directory that cannot be read has no packages
 	}
 	var out []string
 	for _, e := range entries {
@@ -123,7 +123,7 @@ func inMirror(dir string, p addr.Provider) []candidate {
 	}
 	entries, err := os.ReadDir(base)
 	if err != nil {
-		return nil // what cannot be read has nothing to offer
+		return nil // a directory that cannot be read has no packages
 	}
 	prefix := "terraform-provider-" + p.Type + "_"
 	for _, e := range entries {

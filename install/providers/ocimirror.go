@@ -68,7 +68,8 @@ func (m *ociMirror) available(ctx context.Context, p addr.Provider) ([]versions.
 	return out, nil, nil
 }
 
-// A tag cannot contain the plus sign before a version's metadata, so it is replaced by an underscore.
+// versionOf returns the version of a tag, and tagOf the tag of a version. A tag cannot contain the plus sign before a
+// version's metadata, so it is replaced by an underscore.
 func versionOf(tag string) string           { return strings.ReplaceAll(tag, "_", "+") }
 func tagOf(version versions.Version) string { return strings.ReplaceAll(version.String(), "+", "_") }
 

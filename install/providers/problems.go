@@ -61,8 +61,8 @@ func noRegistry(p addr.Provider, e *services.NoServiceError) string {
 		return fmt.Sprintf("The host %q of the provider source address %q offers a provider registry of another "+
 			"version than Millipede knows.", e.Host, p)
 	case e.Host == "github.com":
-		return fmt.Sprintf("The source address %q names a GitHub repository, and not a provider. The documentation "+
-			"of the provider says what its source address is.", p)
+		return fmt.Sprintf("The source address %q names a GitHub repository, and not a provider. The documentation of "+
+			"the provider has its source address.", p)
 	default:
 		return fmt.Sprintf("The host %q of the provider source address %q does not offer a provider registry.", e.Host,
 			p)

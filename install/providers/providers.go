@@ -233,7 +233,7 @@ func (o Options) one(ctx context.Context, places sources, p addr.Provider) (*loc
 	if err != nil {
 		return nil, diags.Append(o.notLocated(p, version, err))
 	}
-	selection, more := o.place(ctx, p, c, constraints, locked)
+	selection, more := o.install(ctx, p, c, constraints, locked)
 	return selection, diags.Append(more)
 }
 

@@ -256,7 +256,7 @@ func TestAnInstalledPackageThatWasChangedIsLeftToBeLookedAt(t *testing.T) {
 	o.Locks = w.install(o)
 	exe := filepath.Join(InstallDir(o.DataDir, foo, "1.2.3", platform), "terraform-provider-foo_v1.2.3")
 	w.ok(os.WriteFile(exe, []byte("damaged"), 0o755))
-	for _, locks := range []*lock.Locks{o.Locks, {}} { // also when no lock file says what it should be
+	for _, locks := range []*lock.Locks{o.Locks, {}} { // also when no lock file has the expected hash
 		o.Locks = locks
 		w.has(w.fails(o), "Failed to install provider", "existing cached package at "+filepath.Dir(exe),
 			"local modifications")

@@ -58,7 +58,7 @@ func Selected(o Options) (map[addr.Provider]Package, diag.List) {
 		diags = diags.Append(unavailable(providers, inconsistent))
 	} else if list := listed(inconsistent); list != "" {
 		diags = diags.Append(diag.New(diag.Error, "Inconsistent dependency lock file",
-			"What the dependency lock file selects does not fit the configuration:"+list+
+			"The selections in the dependency lock file do not fit the configuration:"+list+
 				"\n\nTo bring the selections in line with the configuration, run:\n  "+diag.Program()+" init", nil))
 	}
 	if list := listed(missing); list != "" {

@@ -18,7 +18,7 @@ import (
 
 // source is a place from which packages are installed.
 type source interface {
-	// available returns the versions of which the source has packages for any platform, and the warnings of its
+	// available returns the versions for which the source has packages, for any platform, and the warnings of its
 	// operator. The error is an absentError if the source does not have the provider.
 	available(ctx context.Context, p addr.Provider) ([]versions.Version, []string, error)
 	// locate finds one package. The error is a platformError if there is none of this version for the platform.
@@ -200,7 +200,7 @@ func newest(found []versions.Version, allowed versions.Set) (versions.Version, b
 	return versions.List(found).Newest(), true
 }
 
-// unauthorized explains a host's refusal and what to do about it.
+// unauthorized explains a host's refusal, with advice for the user.
 func unauthorized(ctx context.Context, s *services.Services, host string) error {
 	if s.HasCredentials(ctx, host) {
 		return fmt.Errorf("host %s rejected the given authentication credentials", host)

@@ -48,7 +48,7 @@ func (c credentials) ForHost(ctx context.Context, host svchost.Hostname) (svcaut
 	return svcauth.HostCredentialsToken(object.Token), nil
 }
 
-// runHelper runs the credentials helper with one of its verbs (get, store, forget), and returns what it prints.
+// runHelper runs the credentials helper with one of its verbs (get, store, forget), and returns its output.
 func runHelper(ctx context.Context, config *cliconfig.Config, verb, host string, input []byte) ([]byte, error) {
 	h := config.Helper
 	if h.Program == "" {

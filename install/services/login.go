@@ -19,7 +19,7 @@ import (
 type Login struct {
 	// URL is the page that the user opens in a browser, to authorize the request for a token, or to create one.
 	URL string
-	// ByHand is set if the host shows the token to the user, who enters it.
+	// ByHand is set if the host shows the token to the user, and the user enters it here.
 	ByHand bool
 
 	account  *url.URL // the address to verify an entered token
@@ -128,7 +128,7 @@ func (l *Login) callback(state string) http.HandlerFunc {
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprintf(w, "<!DOCTYPE html><title>Millipede</title><p>%s</p>\n", html.EscapeString("The login was "+
-			"successful. You can close this page and go on in the terminal."))
+			"successful. You can close this page and continue in the terminal."))
 	}
 }
 

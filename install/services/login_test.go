@@ -114,8 +114,8 @@ func TestTokensAreKeptAndForgottenWithoutTouchingOthers(t *testing.T) {
 	ok(t, os.WriteFile(c.CredentialsFile,
 		[]byte(`{"credentials":{"other.example.com":{"token":"x","n":12345678901234567890}},"more":[1]}`), 0o600))
 	ok(t, s.Store(t.Context(), "Example.com", "secret"))
-	if place, err := s.Stored("example.com"); err != nil || place != InFile {
-		t.Errorf("kept in %v, %v", place, err)
+	if storage, err := s.Stored("example.com"); err != nil || storage != InFile {
+		t.Errorf("kept in %v, %v", storage, err)
 	}
 	text, err := os.ReadFile(c.CredentialsFile)
 	ok(t, err)
@@ -125,11 +125,11 @@ func TestTokensAreKeptAndForgottenWithoutTouchingOthers(t *testing.T) {
 		}
 	}
 	ok(t, s.Forget(t.Context(), "example.com"))
-	if place, err := s.Stored("example.com"); err != nil || place != Nowhere {
-		t.Errorf("kept in %v, %v", place, err)
+	if storage, err := s.Stored("example.com"); err != nil || storage != Nowhere {
+		t.Errorf("kept in %v, %v", storage, err)
 	}
-	if place, err := s.Stored("other.example.com"); err != nil || place != InFile {
-		t.Errorf("kept in %v, %v", place, err)
+	if storage, err := s.Stored("other.example.com"); err != nil || storage != InFile {
+		t.Errorf("kept in %v, %v", storage, err)
 	}
 	ok(t, os.WriteFile(c.CredentialsFile, []byte(`{"credentials":[]}`), 0o600))
 	if err := s.Store(t.Context(), "example.com", "secret"); err == nil {

@@ -99,7 +99,7 @@ func TestTheCLIConfigurationTakesThePlaceOfDiscovery(t *testing.T) {
 	}
 }
 
-// authorization returns what a request to a registry carries for a host.
+// authorization returns the credentials that a request to a registry has for a host.
 func authorization(t *testing.T, c *cliconfig.Config, host string) string {
 	t.Helper()
 	r := start(t)

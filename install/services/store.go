@@ -16,20 +16,20 @@ import (
 	"github.com/millipede-iac/millipede/internal/wholefile"
 )
 
-// Place is where the credentials for a host are stored.
-type Place byte
+// Storage is the kind of storage in which the credentials for a host are stored.
+type Storage byte
 
-// The places.
+// The kinds of storage.
 const (
-	Nowhere  Place = iota
-	InFile         // in the file that login writes
-	ByHand         // in another file of the CLI configuration
-	ByHelper       // in the credentials helper, if it has any
+	Nowhere  Storage = iota
+	InFile           // in the file that login writes
+	ByHand           // in another file of the CLI configuration
+	ByHelper         // in the credentials helper, if it has any
 )
 
-// Kept returns where the credentials for a host are stored. Environment variables are ignored: they take
+// Stored returns the kind of storage that has the credentials for a host. Environment variables are ignored: they take
 // precedence, and cannot be changed here.
-func (s *Services) Stored(host string) (Place, error) {
+func (s *Services) Stored(host string) (Storage, error) {
 	name, err := hostname(host)
 	if err != nil {
 		return Nowhere, err
@@ -50,7 +50,7 @@ func (s *Services) Stored(host string) (Place, error) {
 	}
 }
 
-// Keep stores a token for a host: in the credentials helper, or in the user's file.
+// Store stores a token for a host: in the credentials helper, or in the user's file.
 func (s *Services) Store(ctx context.Context, host, token string) error {
 	return s.change(ctx, host, "store", map[string]any{"token": token})
 }
@@ -66,14 +66,14 @@ func (s *Services) change(ctx context.Context, host, verb string, to map[string]
 	if err != nil {
 		return err
 	}
-	place, err := s.Stored(host)
+	storage, err := s.Stored(host)
 	switch {
 	case err != nil:
 		return err
-	case place == ByHand:
+	case storage == ByHand:
 		return fmt.Errorf("the credentials for %s are in %s, which only you should change", host,
 			s.options.Config.Credentials[name].File)
-	case place == ByHelper:
+	case storage == ByHelper:
 		var input []byte
 		if to != nil {
 			if input, err = json.Marshal(to); err != nil {

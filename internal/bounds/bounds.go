@@ -13,9 +13,9 @@ import (
 	"os"
 )
 
-// The limits by what a file holds.
+// The limits, by the content of a file.
 const (
-	// Text is for what people write: configuration, variables, settings, lock files, keys.
+	// Text is for text that people write: configuration, variables, settings, lock files, keys.
 	Text = 64 << 20
 	// State is for snapshots and saved plans, which grow with the estate.
 	State = 1 << 30
@@ -76,7 +76,7 @@ func ReadOpen(f fs.File, name string, limit int64) ([]byte, error) {
 	return readAll(f, name, limit, info.Size())
 }
 
-// ReadAll returns all that a reader has, or a *TooLargeError. name is what the reader is, for that error.
+// ReadAll returns the whole content of a reader, or a *TooLargeError. name describes the reader in that error.
 func ReadAll(r io.Reader, name string, limit int64) ([]byte, error) {
 	return readAll(r, name, limit, 0)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/internal/bounds"
 )
 
-// endless is what a device like /dev/zero gives.
+// endless is like the content of the device /dev/zero.
 type endless struct{ read int64 }
 
 func (e *endless) Read(b []byte) (int, error) {

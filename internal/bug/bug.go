@@ -13,7 +13,7 @@ type Error struct {
 	Stack []byte
 }
 
-// Error tells what to do, and gives the trace.
+// Error advises the user, and contains the trace.
 func (e *Error) Error() string {
 	return fmt.Sprintf("%v\n\nThis is a bug in Millipede, please report it with this trace:\n%s", e.Value, e.Stack)
 }
@@ -25,7 +25,7 @@ func (e *Error) Unwrap() error {
 }
 
 // New returns the Error of a panic, with the trace of the goroutine that recovers. Call it where recover is called,
-// with what that has returned.
+// with the value that recover has returned.
 func New(recovered any) *Error { return &Error{Value: recovered, Stack: debug.Stack()} }
 
 // Catch calls fn and returns its error, or an *Error when it panics. It is for the top of a goroutine, and for

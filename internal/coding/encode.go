@@ -38,23 +38,23 @@ type writer interface {
 	endObject(b []byte) []byte
 }
 
-// rooms are reusable buffers for encoding values of unknown length. Results are copied to their exact size, because
+// buffers are reusable buffers for encoding values of unknown length. Results are copied to their exact size, because
 // they are stored for each object.
-var rooms = sync.Pool{New: func() any { return new([]byte) }}
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// largeRoom is the size above which a buffer is not reused.
-const largeRoom = 64 << 10
+// largeBuffer is the size above which a buffer is not reused.
+const largeBuffer = 64 << 10
 
 // encode encodes a value of the given type; it returns false for values that are left to cty.
 func encode[F writer](f F, v cty.Value, ty cty.Type) ([]byte, bool) {
-	room := rooms.Get().(*[]byte)
-	defer rooms.Put(room)
-	data, ok := appendValue(f, (*room)[:0], v, ty)
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	data, ok := appendValue(f, (*buffer)[:0], v, ty)
 	if !ok {
 		return nil, false
 	}
-	if cap(data) <= largeRoom {
-		*room = data
+	if cap(data) <= largeBuffer {
+		*buffer = data
 	}
 	return bytes.Clone(data), true
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/internal/coding"
 )
 
-// valueMaker makes values at random, with what is at the borders of each form.
+// valueMaker makes values at random, among them those at the borders of each form.
 type valueMaker struct{ *rand.Rand }
 
 func (m valueMaker) pick(n int) int { return m.IntN(n) }
@@ -100,8 +100,8 @@ func (m valueMaker) ofType(ty cty.Type) cty.Value {
 	panic(fmt.Sprintf("no values of %#v", ty))
 }
 
-// Two ways that write the same value must write the same bytes: the state, digests and saved plans would differ by who
-// wrote them.
+// Two ways to write a value must produce the same bytes: otherwise states, digests and saved plans would depend on the
+// writer.
 func TestValuesAreWrittenAsCtyWritesThem(t *testing.T) {
 	wide := map[string]cty.Type{}
 	for i := range 40 {

@@ -19,7 +19,7 @@ var cloudObject = cty.Object(map[string]cty.Type{
 	"arn":  cty.String, "owner": cty.String, "image": cty.String, "timeout": cty.Number, "private": cty.Bool,
 })
 
-// What is read in the short way must be what cty reads, whatever stands there, and its errors are cty's.
+// The short way must read the same value as cty from any input, and return the same errors.
 func TestValuesAreReadAsCtyReadsThem(t *testing.T) {
 	m := valueMaker{rand.New(rand.NewPCG(3, 4))}
 	types := []cty.Type{cloudObject, cty.Object(map[string]cty.Type{"any": cty.DynamicPseudoType, "one": cloudObject}),

@@ -20,9 +20,9 @@ func UnmarshalJSON(data []byte, ty cty.Type) (cty.Value, error) {
 	return ctyjson.Unmarshal(data, ty)
 }
 
-// The reader in this file is for objects in states, of which a plan decodes all. cty decodes each part of a
-// document with a separate decoder, which copies it first: forty times as many allocations. Unusual cases,
-// including errors, are left to cty: quoted numbers, deep nesting, types with optional attributes.
+// The reader in this file is for the objects in states, because a plan decodes all of them. cty decodes each part of a
+// document with a separate decoder, which copies it first: forty times as many allocations. Unusual cases, including
+// errors, are left to cty: quoted numbers, deep nesting, types with optional attributes.
 
 // maxShort is the maximum depth of values for the reader, and maxNumeral the maximum length of numbers.
 const (

@@ -16,7 +16,7 @@ var storedType = cty.Object(map[string]cty.Type{
 	"disk": cty.List(cty.Object(map[string]cty.Type{"gb": cty.Number, "kind": cty.String})),
 })
 
-// storedDocuments are objects as states have them, and what is not quite like that.
+// storedDocuments are objects as states have them, and documents that differ from these a little.
 var storedDocuments = map[string]string{
 	"whole": `{"any":{"value":"x","type":"string"},"disk":[{"gb":10,"kind":"ssd"},{"gb":1.5,"kind":null}],` +
 		`"id":"i-1","on":true,"ports":[80,443,80],"size":-3,"tags":{"a":"b","c":"d"},"zones":["z1","z2"]}`,

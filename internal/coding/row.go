@@ -15,7 +15,7 @@ import (
 // A Row knows the usual form only, with the bounds of Unmarshal: no length goes beyond the message, and no value is
 // deeper than the structs are. Everything else is left to Marshal and Unmarshal.
 type Row struct {
-	data    []byte // what was written, or what is left to read
+	data    []byte // the bytes that were written, or those that are not read yet
 	reading bool
 	unusual bool // the message is left to reflection
 }
@@ -23,7 +23,7 @@ type Row struct {
 // rows are reusable buffers for writing.
 var rows = sync.Pool{New: func() any { return new(Row) }}
 
-// MarshalRow returns what Marshal returns for a struct, and false if it is left to that.
+// MarshalRow returns the encoding that Marshal returns for a struct. It returns false if only Marshal can encode it.
 func MarshalRow(fields func(*Row)) ([]byte, bool) {
 	r := rows.Get().(*Row)
 	*r = Row{data: r.data[:0]}
@@ -54,7 +54,7 @@ func UnmarshalRow(data []byte, fields func(*Row)) bool {
 // Reading reports whether the fields are read.
 func (r *Row) Reading() bool { return r.reading }
 
-// Struct begins a struct of n fields, all of which must follow.
+// Struct begins a struct of n fields. The caller must write all of them next.
 func (r *Row) Struct(n int) {
 	switch {
 	case !r.reading && n < 16:
@@ -240,7 +240,7 @@ func (r *Row) null(is bool) bool {
 	return false
 }
 
-// code returns the first byte of what is left; 0, and the message is unusual, if nothing is.
+// code returns the first unread byte. At the end of the message it returns 0, and marks the message as unusual.
 func (r *Row) code() byte {
 	if len(r.data) == 0 {
 		r.unusual = true

@@ -8,22 +8,21 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// ObjectJSON returns what EncodeJSON returns for the object that DecodeValue reads from data, without making the value.
-// It returns false for null, and for objects with uncommon parts: unknown values, texts other than printable ASCII,
-// fractions, sets of several elements, tuples, and values of any type that are not primitive. It accepts nothing that
-// DecodeValue rejects.
+// ObjectJSON returns the same as EncodeJSON of DecodeValue of data, without making the value. It returns false for
+// null, and for objects with uncommon parts: unknown values, texts other than printable ASCII, fractions, sets of
+// several elements, tuples, and values of any type that are not primitive. It accepts nothing that DecodeValue rejects.
 func ObjectJSON(data []byte, ty cty.Type) ([]byte, bool) {
 	if len(data) == 0 || data[0] == 0xc0 || !ty.IsObjectType() {
 		return nil, false
 	}
-	room := rooms.Get().(*[]byte)
-	defer rooms.Put(room)
-	out, rest, ok := transcode((*room)[:0], data, ty, maxShort)
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	out, rest, ok := transcode((*buffer)[:0], data, ty, maxShort)
 	if !ok || len(rest) > 0 {
 		return nil, false
 	}
-	if cap(out) <= largeRoom {
-		*room = out
+	if cap(out) <= largeBuffer {
+		*buffer = out
 	}
 	return slices.Clone(out), true
 }

@@ -42,16 +42,16 @@ func typeOf(text []byte) (cty.Type, bool) {
 	return r.Type, ok
 }
 
-// described returns the JSON of a type, and an equal type of which the layouts are remembered. The text is empty for
-// types that are left to cty.
+// described returns the JSON of a type, and an equal type whose layouts are cached. The text is empty for types that
+// cty has to encode.
 func described(ty cty.Type) (text string, same cty.Type) {
-	room := rooms.Get().(*[]byte)
-	defer rooms.Put(room)
-	b, ok := appendType((*room)[:0], ty)
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	b, ok := appendType((*buffer)[:0], ty)
 	if !ok {
 		return "", cty.NilType
 	}
-	*room = b
+	*buffer = b
 	r, ok := recall(b)
 	if !ok {
 		return "", cty.NilType

@@ -14,8 +14,8 @@ type coded struct {
 	data  []byte
 }
 
-// The unknown values that are not null, by type: providers plan most of what they compute so. For the types of nested
-// values there are none.
+// The unknown values that are not null, by type: providers plan most computed attributes with these. There are none for
+// the types of nested values.
 var unknownStrings, unknownNumbers, unknownBools = notNull(cty.String), notNull(cty.Number), notNull(cty.Bool)
 
 func notNull(ty cty.Type) func() coded {

@@ -2,24 +2,24 @@
 // before and after each durable write.
 //
 // Only programs built with the tag failpoints heed them (on.go); in all others Hit is an empty function that the
-// compiler removes. The package decides nothing about what must hold after a failure: that is for package fault.
+// compiler removes. Package fault checks the guarantees after a failure; this package does not know them.
 package failpoint
 
 // Point is a named moment.
 type Point string
 
-// The moments of a coordinator. What has been made durable at each is what the one before it says.
+// The moments of a coordinator. At each of them, the comments on the moments before it list what is durable.
 const (
 	// WantUnsaved to IntentSaved lie around the two commits that precede a task.
 	WantUnsaved   Point = "want-unsaved"
 	WantSaved     Point = "want-saved"
 	IntentUnsaved Point = "intent-unsaved"
 	IntentSaved   Point = "intent-saved"
-	// TaskUnsent and TaskSent lie around the publication of a task; PermitsConfirmed is before both.
+	// PermitsConfirmed is before the publication of a task, TaskSent after it.
 	PermitsConfirmed Point = "permits-confirmed"
 	TaskSent         Point = "task-sent"
-	// ResultFetched is before a result is looked at, OutcomeUnsaved and OutcomeSaved lie around the commit of what
-	// follows from it, ResultAcked is behind the confirmation of its message.
+	// ResultFetched is before a result is read. OutcomeUnsaved and OutcomeSaved are before and after the commit of its
+	// consequences. ResultAcked is after the confirmation of its message.
 	ResultFetched  Point = "result-fetched"
 	OutcomeUnsaved Point = "outcome-unsaved"
 	OutcomeSaved   Point = "outcome-saved"

@@ -14,10 +14,10 @@ import (
 // by the point for the Nth time. POINT=N:stop pauses it there instead, until somebody has it go on.
 const Variable = "MILLIPEDE_FAILPOINTS"
 
-// plan is what the environment says.
+// plan has the settings in the environment.
 var plan = parse(os.Getenv(Variable))
 
-// fate is what happens at a point.
+// fate is the action at a point.
 type fate struct {
 	mu   sync.Mutex // guards left
 	left int
@@ -41,7 +41,7 @@ func parse(text string) map[Point]*fate {
 	return fates
 }
 
-// Hit ends or pauses the process if the environment says so. What it says before is for the log of the test.
+// Hit ends or pauses the process if the environment requests that. It first prints a line for the log of the test.
 func Hit(p Point) {
 	f := plan[p]
 	if f == nil {

@@ -1,8 +1,8 @@
 // Package pattern has regular expressions that are compiled when they are first used.
 //
 // A command starts with all packages of the program, and uses few of their expressions: compiled at the start of the
-// process, they would cost every command some milliseconds. Not for what is only known at run time: a wrong expression
-// panics, as with regexp.MustCompile, but later.
+// process, they would cost every command some milliseconds. It is not for expressions that are known only at run time:
+// a wrong expression panics, as with regexp.MustCompile, but later.
 package pattern
 
 import (

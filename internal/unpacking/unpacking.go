@@ -20,7 +20,7 @@ type Bounds struct {
 	Entries int
 }
 
-// Budget is what is left of the bounds while one archive is unpacked.
+// Budget is the rest of the bounds while one archive is unpacked.
 type Budget struct {
 	of      Bounds
 	bytes   int64
@@ -39,7 +39,7 @@ func (b *Budget) Entry() error {
 	return nil
 }
 
-// Copy writes a file's content, of which it reads no more than what is left and a byte.
+// Copy writes a file's content. It reads at most one byte more than the rest of the budget.
 func (b *Budget) Copy(to io.Writer, from io.Reader) error {
 	n, err := io.Copy(to, io.LimitReader(from, b.bytes+1))
 	if err == nil && n > b.bytes {

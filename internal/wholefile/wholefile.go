@@ -1,7 +1,7 @@
-// Package wholefile writes files that are there whole or not at all: what is written gets a temporary name first, and
-// then takes the place of what was there.
+// Package wholefile writes files that exist completely or not at all: it writes a temporary file first, and then
+// renames it over the previous file.
 //
-// It knows nothing of what is in the files, and makes no directories.
+// It does not know the content of the files, and makes no directories.
 package wholefile
 
 import (
@@ -19,8 +19,8 @@ const (
 	Public  os.FileMode = 0o644
 )
 
-// Write makes a file of what write writes, in the place of what was there. After an error, which may be that of write,
-// what was there is as it was. A crash of the machine may undo it; see Durable.
+// Write replaces a file by the output of write. After an error, which may be the error of write, the previous file is
+// unchanged. A crash of the machine may undo the replacement; see Durable.
 func Write(path string, mode os.FileMode, write func(io.Writer) error) error {
 	return replace(path, mode, false, write)
 }
@@ -96,7 +96,7 @@ func (s *Syncer) sync(dir string) error {
 	return one.err
 }
 
-// Bytes returns what writes a text, for Write and Durable.
+// Bytes returns a function that writes a text, for Write and Durable.
 func Bytes(text []byte) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := w.Write(text)

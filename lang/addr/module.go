@@ -37,8 +37,8 @@ func (k Key) Str() (string, bool) { return k.s, k.kind == 's' }
 
 // String returns the key in brackets as in an address: "", [0], ["name"], [*].
 func (k Key) String() string {
-	var room [32]byte
-	return string(k.append(room[:0]))
+	var buffer [32]byte
+	return string(k.append(buffer[:0]))
 }
 
 func (k Key) append(b []byte) []byte {

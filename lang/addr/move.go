@@ -11,11 +11,11 @@ import (
 type Move struct {
 	Module   Module
 	From, To *MoveEndpoint
-	// scope says what is renamed.
+	// scope is the kind of objects that the move renames.
 	scope moveScope
 }
 
-// moveScope is what a move renames.
+// moveScope is a kind of objects that a move renames.
 type moveScope byte
 
 const (
@@ -99,7 +99,7 @@ func (m Move) MoveResource(r AbsResource) (AbsResource, bool) {
 	if m.scope != movesResource || r.Resource != m.From.Resource {
 		return r, false
 	}
-	module, ok := m.place(r.Module)
+	module, ok := m.moveModule(r.Module)
 	if !ok {
 		return r, false
 	}
@@ -115,15 +115,15 @@ func (m Move) MoveInstance(i Instance) (Instance, bool) {
 	if i.Resource != m.From.Resource || i.Key != m.From.Key {
 		return i, false
 	}
-	module, ok := m.place(i.Module)
+	module, ok := m.moveModule(i.Module)
 	if !ok {
 		return i, false
 	}
 	return Instance{module, m.To.Resource, m.To.Key}, true
 }
 
-// place moves the module instance that contains a resource: it must match From exactly.
-func (m Move) place(mi ModuleInstance) (ModuleInstance, bool) {
+// moveModule moves the module instance that contains a resource: it must match From exactly.
+func (m Move) moveModule(mi ModuleInstance) (ModuleInstance, bool) {
 	base, rel, ok := m.split(mi)
 	if !ok || len(rel) != len(m.From.Steps) {
 		return mi, false
@@ -198,7 +198,7 @@ func (m Move) SelectsResource(e *MoveEndpoint, r AbsResource) bool {
 	return !m.IsModule() && e.Resource == r.Resource && m.SelectsModule(e, r.Module)
 }
 
-// ChainsFrom reports whether m can move on what prev has moved: m's From can match prev's To.
+// ChainsFrom reports whether m can move an object that prev has moved: m's From can match prev's To.
 func (m Move) ChainsFrom(prev Move) bool { return sameThing(m, m.From, prev, prev.To) }
 
 // sameThing reports whether two endpoints can match the same object at the same level.
@@ -216,10 +216,10 @@ func sameThing(am Move, a *MoveEndpoint, bm Move, b *MoveEndpoint) bool {
 	}
 }
 
-// DependsOn reports whether other must be executed before m: because m moves on what other moves, or because an
-// endpoint of one is inside an endpoint of the other. A move of an inner object comes before the move of the object
-// that contains it, because afterwards nothing is at its From; a move into an object comes after the move that
-// brings that object there. Both together make a cycle.
+// DependsOn reports whether other must be executed before m: because m moves an object that other has moved, or because
+// an endpoint of one is inside an endpoint of the other. A move of an inner object comes before the move of the object
+// that contains it, because afterwards nothing is at its From; a move into an object comes after the move that brings
+// that object there. Both together make a cycle.
 func (m Move) DependsOn(other Move) bool {
 	if m.ChainsFrom(other) {
 		return true

@@ -37,8 +37,8 @@ type Resource struct {
 
 // String returns type.name, with the prefix data. or ephemeral. in these modes.
 func (r Resource) String() string {
-	var room [96]byte
-	return string(r.append(room[:0]))
+	var buffer [96]byte
+	return string(r.append(buffer[:0]))
 }
 
 func (r Resource) append(b []byte) []byte {
@@ -123,8 +123,8 @@ type Instance struct {
 }
 
 func (i Instance) String() string {
-	var room [96]byte // most addresses fit, and take one allocation
-	b := room[:0]
+	var buffer [96]byte // most addresses fit, and take one allocation
+	b := buffer[:0]
 	if i.Module.text != "" {
 		b = append(append(b, i.Module.text...), '.')
 	}

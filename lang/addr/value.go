@@ -2,7 +2,7 @@ package addr
 
 // Named is a named value or another object within a module that expressions can refer to. The implementations are
 // comparable structs of this package: Variable, Local, Output, ModuleCall, ModuleOutput, Resource, ResourceRef,
-// CountAttr, ForEachAttr, PathAttr, EngineAttr, Self, CheckRef, and, for vertices, ProviderConfig.
+// CountAttr, ForEachAttr, PathAttr, EngineAttr, Self, Check, and, for vertices, ProviderConfig.
 type Named interface {
 	String() string
 	named()

@@ -37,7 +37,7 @@ type Spec struct {
 	Env map[string][]string
 	// Defaults are the values of arguments that neither the configuration nor the environment sets.
 	Defaults map[string]cty.Value
-	// Conflicts are pairs of arguments of which a configuration may set at most one.
+	// Conflicts are pairs of arguments. A configuration may set at most one argument of each pair.
 	Conflicts [][2]string
 }
 
@@ -176,7 +176,7 @@ func fromEnvironment(argument string, ty cty.Type, names []string, env func(stri
 		v, err := convert.Convert(given, ty)
 		if err != nil {
 			return cty.NullVal(ty), diag.List{Problem(cty.GetAttrPath(argument), "Invalid environment variable",
-				fmt.Sprintf("The environment variable %s, which stands in for %q, has a value that does not fit: %s.",
+				fmt.Sprintf("The environment variable %s, which replaces %q, has a value that does not fit: %s.",
 					n, argument, err))}
 		}
 		return v, nil

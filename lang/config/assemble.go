@@ -143,8 +143,8 @@ func (a *assembler) addSettings(f *file) {
 	}
 	if m.Backend != nil && m.Cloud != nil && len(f.backends)+len(f.clouds) > 0 {
 		a.err(m.Backend.Range, "Both a backend and a cloud configuration are present",
-			"A backend block and a cloud block (at %s) say two different things about where the state is kept. Keep "+
-				"one of them.", m.Cloud.Range)
+			"A backend block and a cloud block (at %s) store the state in two different places. Keep one of "+
+				"them.", m.Cloud.Range)
 	}
 	for _, meta := range f.metas {
 		p := m.ProviderFor(meta.name)

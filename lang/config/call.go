@@ -71,7 +71,7 @@ func (d *decoder) passedProviders(attr *hcl.Attribute) []PassedProvider {
 		name := child.local.String()
 		if first, dup := seen[name]; dup {
 			d.err(pair.Value.Range(), "Duplicate provider address",
-				"What %s is in the module is said already, at %s.", name, first)
+				"The configuration for %s in the module is given already, at %s.", name, first)
 			continue
 		}
 		rng := hcl.RangeBetween(pair.Key.Range(), pair.Value.Range())

@@ -10,10 +10,10 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Check checks what must hold before a tree that was loaded without errors is validated or planned: every module
-// block sets the required variables of its module and no undeclared ones, and every resource and every providers
-// argument resolves to a provider configuration. It is not part of loading because modules and providers of a tree
-// that fails here can still be installed.
+// Check checks the conditions for validating or planning a tree that was loaded without errors: every module block sets
+// the required variables of its module and no undeclared ones, and every resource and every providers argument resolves
+// to a provider configuration. It is not part of loading because modules and providers of a tree that fails here can
+// still be installed.
 func (t *Tree) Check() diag.List { return t.check(false) }
 
 // CheckReusable is Check for a root module that others may call: the provider configurations that it expects from

@@ -44,7 +44,7 @@ func (d *decoder) add(more hcl.Diagnostics) (failed bool) {
 	return more.HasErrors()
 }
 
-// content decodes a body that may contain only what the schema allows.
+// content decodes a body. Anything that the schema does not allow is an error.
 func (d *decoder) content(body hcl.Body, schema *hcl.BodySchema) *hcl.BodyContent {
 	c, more := body.Content(schema)
 	d.add(more)

@@ -201,7 +201,7 @@ func (d *decoder) versionValue(attr *hcl.Attribute, v cty.Value) (goversion.Cons
 		name string
 	}{{marks.Sensitive, "sensitive"}, {marks.Ephemeral, "ephemeral"}} {
 		if marks.Has(v, mark.mark) {
-			d.err(at, summary, "The %s argument cannot be made from what is %s.", attr.Name, mark.name)
+			d.err(at, summary, "The %s argument cannot depend on values that are %s.", attr.Name, mark.name)
 			return nil, false
 		}
 	}

@@ -97,8 +97,8 @@ func (l *Loader) HasConfig(dir string) bool {
 	return !diags.HasErrors() && len(files.primary)+len(files.override) > 0
 }
 
-// LoadModule parses the files of one directory into a module. What depends on its callers (the sources of the
-// modules that it calls) is not evaluated. The module is nil only if the directory cannot be read.
+// LoadModule parses the files of one directory into a module. Expressions that depend on its callers (the sources of
+// the modules that it calls) are not evaluated. The module is nil only if the directory cannot be read.
 func (l *Loader) LoadModule(dir string) (*Module, diag.List) {
 	names, diags := l.list(dir)
 	if diags.HasErrors() {

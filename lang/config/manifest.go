@@ -57,7 +57,7 @@ func ReadManifest(fsys FS, dataDir string) (Manifest, diag.List) {
 	}
 	if err != nil {
 		return nil, diag.Errors("Failed to read modules manifest file",
-			fmt.Sprintf("What modules are installed cannot be read from %s: %s. Delete the file and run init again.",
+			fmt.Sprintf("The list of installed modules cannot be read from %s: %s. Delete the file and run init again.",
 				name, err), nil)
 	}
 	return m, nil

@@ -1,7 +1,7 @@
 // Package config loads files into a static module tree; bodies and expressions stay unevaluated.
 //
-// It decides everything that can be decided from syntax alone. It does not use providers or states, and evaluates
-// only what OpenTofu evaluates early (module sources, encryption, backends).
+// It makes all checks that need the syntax alone. It does not use providers or states, and evaluates only the
+// expressions that OpenTofu evaluates early (module sources, encryption, backends).
 package config
 
 import (

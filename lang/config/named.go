@@ -57,7 +57,7 @@ func (d *decoder) variable(b *hcl.Block) *Variable {
 	if before := len(d.diags); d.constant(c, "deprecated", &v.Deprecated) &&
 		!d.diags[before:].HasErrors() && strings.TrimSpace(v.Deprecated) == "" {
 		d.err(b.LabelRanges[0], "Invalid `deprecated` value",
-			"The text is what users of the variable are told, so it cannot be empty: say what to use instead.")
+			"Users of the variable see the text, so it cannot be empty: name the alternative.")
 	}
 	if attr, ok := c.Attributes["default"]; ok {
 		d.variableDefault(v, attr.Expr)
@@ -251,7 +251,7 @@ func (d *decoder) output(b *hcl.Block) *Output {
 	if d.constant(c, "deprecated", &o.Deprecated) && !d.diags[before:].HasErrors() &&
 		strings.TrimSpace(o.Deprecated) == "" {
 		d.err(c.Attributes["deprecated"].Expr.Range(), "Invalid `deprecated` attribute",
-			"The text is what users of the output are told, so it cannot be empty: say what to use instead.")
+			"Users of the output see the text, so it cannot be empty: name the alternative.")
 	}
 	o.EphemeralSet = d.constant(c, "ephemeral", &o.Ephemeral)
 	o.DependsOn = d.dependsOn(c)

@@ -52,7 +52,7 @@ func (d *decoder) moveEndpoint(c *hcl.BodyContent, name string, block hcl.Range)
 		}
 	}
 	if e == nil || !e.IsModule && e.Resource.Mode == addr.Ephemeral {
-		d.err(block, `Invalid "moved" address`, "What %q names cannot be moved.", name)
+		d.err(block, `Invalid "moved" address`, "Objects like %q cannot be moved.", name)
 	}
 	return e
 }
@@ -119,8 +119,8 @@ func (d *decoder) importBlock(b *hcl.Block) *Import {
 		i.ProviderRange = attr.Range
 		if !i.StaticTo.Module.IsRoot() {
 			d.err(attr.Range, "Invalid import provider argument",
-				"The provider argument only serves to generate configuration in this module. What is imported into "+
-					"another module uses the provider configurations of that module.")
+				"The provider argument only serves to generate configuration in this module. Imports into other modules use "+
+					"the provider configurations of these modules.")
 		}
 		if ref, ok := d.providerReference(attr.Expr, "provider"); ok {
 			i.Provider, i.ProviderKeyExpr, i.ProviderSet = ref.local, ref.key, true

@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/marks"
 )
 
-// Static evaluates, in one module of the tree, what OpenTofu evaluates before it plans: module sources and
-// versions, backends, encryption, for_each of provider blocks. Such expressions can use variables, locals, path,
+// Static evaluates, in one module of the tree, the expressions that OpenTofu evaluates before it plans: module sources
+// and versions, backends, encryption, for_each of provider blocks. Such expressions can use variables, locals, path,
 // terraform.workspace and functions; nothing else is known so early. It is not safe for concurrent use.
 type Static struct {
 	module    *Module
@@ -37,7 +37,7 @@ type evaluated struct {
 	diags diag.List
 }
 
-// StaticUse says what a value is needed for.
+// StaticUse describes the use of a value, for errors.
 type StaticUse struct {
 	// Subject names it, for diagnostics: module.a.source, backend.s3.
 	Subject string
@@ -157,7 +157,7 @@ func (s *Static) noProviderFunctions(e hcl.Expression, stack []StaticUse) diag.L
 
 func top(stack []StaticUse) StaticUse { return stack[len(stack)-1] }
 
-// name describes what is evaluated, with its module.
+// name describes the evaluated expression, with its module.
 func (s *Static) name(u StaticUse) string {
 	if s.path.IsRoot() {
 		return u.Subject
@@ -254,7 +254,7 @@ func (s *Static) pathAttr(n addr.PathAttr, rng hcl.Range) (cty.Value, diag.List)
 	case "cwd":
 		if s.cwd == "" {
 			return cty.DynamicVal, diag.Errors("Failed to get working directory",
-				"The system does not tell what the working directory is.", &rng)
+				"The working directory cannot be determined.", &rng)
 		}
 		return cty.StringVal(filepath.ToSlash(s.cwd)), nil
 	default:

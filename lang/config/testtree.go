@@ -13,9 +13,10 @@ import (
 )
 
 // ForTest returns the configuration for a run of a test: with the providers of the file in place of its own, and
-// without what the file or the run overrides. t is the tree of the module that the run tests; it is not changed.
+// without the blocks that the file or the run overrides. t is the tree of the module that the run tests; it is not
+// changed.
 //
-// evaluate evaluates expressions of provider blocks in the file that refer to more than the module knows. It
+// evaluate evaluates expressions of provider blocks in the file that refer to values which the module does not have. It
 // returns ok false for expressions that the module can evaluate itself, unless all is set.
 func (t *Tree) ForTest(f *TestFile, r *TestRun, evaluate func(e hcl.Expression, all bool) (v cty.Value, ok bool,
 	diags hcl.Diagnostics)) (*Tree, diag.List) {

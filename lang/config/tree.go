@@ -76,9 +76,8 @@ func (r ModuleRequest) Accepts(version string) bool {
 // maxDepth bounds the depth of the tree, for modules that call themselves.
 const maxDepth = 250
 
-// LoadTree loads the root module and all modules that it calls, and checks what can be checked without providers,
-// state or values. The tree is as complete as the problems allow; its Root is nil only if the directory cannot be
-// read.
+// LoadTree loads the root module and all modules that it calls, and makes the checks that need no providers, state or
+// values. The tree is as complete as the problems allow; its Root is nil only if the directory cannot be read.
 func (l *Loader) LoadTree(o TreeOptions) (*Tree, diag.List) {
 	if o.Dir == "" {
 		o.Dir = "."
@@ -345,8 +344,8 @@ func (b *treeBuilder) child(parent *Node, call *ModuleCall) diag.List {
 
 func ignoredBackend(b *Backend) *diag.Diagnostic {
 	return diag.New(diag.Warning, "Backend configuration ignored",
-		"Where the state is kept is said by the root module alone. This block has no effect while the module is "+
-			"called by another.", &b.Range)
+		"Only the root module configures the storage of the state. This block has no effect while the module is called "+
+			"by another.", &b.Range)
 }
 
 func misplacedImport(i *Import, module string) *diag.Diagnostic {

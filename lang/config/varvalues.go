@@ -75,9 +75,8 @@ func (g *GivenValues) undeclared(declared map[string]*Variable) diag.List {
 		inFiles++
 		if inFiles <= 2 {
 			diags = append(diags, diag.New(diag.Warning, summary, fmt.Sprintf(
-				"The file %s gives a value to %q, and the root module declares no such variable. Values that only "+
-					"some configurations use can be given by TF_VAR_ environment variables, about which nothing "+
-					"is said.",
+				"The file %s gives a value to %q, and the root module declares no such variable. Values that only some "+
+					"configurations use can be given by TF_VAR_ environment variables, which cause no warning.",
 				given.Range().Filename, name), nil))
 		}
 	}

@@ -1,6 +1,6 @@
 // Package diag models one user-facing problem, and lists of them.
 //
-// A diagnostic says what is wrong, where, and what to do about it. The views of the command line format it; this
+// A diagnostic has a problem, its source range, and advice for the user. The views of the command line format it; this
 // package only provides a one-line error text.
 package diag
 

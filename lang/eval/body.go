@@ -18,7 +18,7 @@ type Template struct {
 	block   *schema.Block
 	shape   *shape
 	program *program
-	// layout is the body in the form for fast decoding; nil if hcldec must report what is wrong with it.
+	// layout is the body in the form for fast decoding; nil if hcldec has to decode it, and report its errors.
 	layout *layout
 	// dynamic is set if there are dynamic blocks in the body, at any depth.
 	dynamic bool
@@ -275,7 +275,7 @@ func (g *groupLayout) add(b blockLayout, s referenceRange) {
 	g.blocks = append(g.blocks, b)
 }
 
-// settle determines what is shared between instances.
+// settle determines the values that all instances share.
 func (l *layout) settle(p *program) {
 	l.shared = l.referenceRange.same(p)
 	for i := range l.attrs {

@@ -145,7 +145,7 @@ func TestBothDecodersAgree(t *testing.T) {
 func compareDecoders(t *testing.T, body hcl.Body, block *schema.Block) {
 	t.Helper()
 	bound := PrepareBody(body, block).Bind(testScope(sinkData()))
-	for range 2 { // the second time with what the first one left behind
+	for range 2 { // the second time with the caches of the first
 		got, diags := bound.Eval(sinkRep, cty.NilVal)
 		if bound.binding.failed.HasErrors() {
 			return

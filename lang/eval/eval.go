@@ -1,11 +1,11 @@
 // Package eval turns expressions into values: references, scopes, bodies, marks.
 //
 // Work that depends only on the source text is done once, by PrepareBody and PrepareExpr. Work that depends on one
-// module instance is done once, by Bind. Only what depends on count, each or self is done for each resource
+// module instance is done once, by Bind. Only work that depends on count, each or self is done for each resource
 // instance.
 //
-// The package gets the values of referenced objects from a Data. It does not know files, states, providers or the
-// order of evaluation: the caller makes sure that the referenced values are available.
+// The package gets the values of referenced objects from a Data. It does not know files, states, providers or the order
+// of evaluation: the caller makes sure that the referenced values are available.
 package eval
 
 import (

@@ -169,8 +169,8 @@ func containsMarks(v cty.Value) bool {
 	return v.ContainsMarked()
 }
 
-// key evaluates the expression as an instance key, in the context of the referring object. ok is false if there is
-// no such key.
+// key evaluates the expression as an instance key, in the context of the referring object. It returns false if there
+// is no such key.
 func (e *Expr) key(ctx *hcl.EvalContext, rep Repetition) (addr.Key, bool) {
 	switch e.shortcut {
 	case countIndex:

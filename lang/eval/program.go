@@ -191,7 +191,7 @@ func (p *program) plain() bool {
 // repeats reports whether a program refers to count, each or self.
 func (p *program) repeats() bool { return len(p.count)+len(p.each)+len(p.self) > 0 }
 
-// local reports whether any of a range of references has a value of its own in each instance.
+// varies reports whether any of a range of references has a value of its own in each instance.
 func (p *program) varies(from, to int) bool {
 	for _, n := range p.sourceOf[from:to] {
 		if n < 0 || p.sources[n].local {

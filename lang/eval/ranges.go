@@ -168,8 +168,8 @@ func refuseEphemeral(v cty.Value, block *schema.Block) diag.List {
 			at = path
 		}
 		d := diag.New(diag.Error, "Ephemeral value used in non-ephemeral context", fmt.Sprintf(
-			"The value of %q is ephemeral, and it would be stored. Ephemeral values can go only to write-only "+
-				"attributes and to what is ephemeral itself.",
+			"The value of %q is ephemeral, and it would be stored. Ephemeral values can go only to write-only attributes "+
+				"and to other ephemeral values.",
 			pathText(at)), nil)
 		d.Path = at.Copy()
 		diags = append(diags, d)

@@ -113,7 +113,7 @@ func BodyReferences(body hcl.Body, block *schema.Block) ([]Reference, diag.List)
 	return t.References(), t.Invalid()
 }
 
-// finding is what finder collects.
+// finding is an entry that finder collects.
 type finding struct {
 	parse   func(hcl.Traversal) (*addr.Reference, diag.List)
 	refs    []Reference

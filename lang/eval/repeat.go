@@ -203,7 +203,8 @@ func (s *Scope) EvalEnabled(expr *Expr, o Repeating) (enabled, known bool, diags
 // advice suggests how to proceed although a value is unknown.
 func (o Repeating) advice(argument string) string {
 	if o.Exclude == "" {
-		return fmt.Sprintf("With the option -target, what %s depends on can be applied first, and the rest after it.",
+		return fmt.Sprintf("With the option -target, the dependencies of %s can be applied first, and the rest after "+
+			"that.",
 			argument)
 	}
 	return fmt.Sprintf("With the planning option -exclude=%s, everything else can be applied first, and this after it.",

@@ -113,8 +113,8 @@ func (r *Rule) Check(s *Scope, rep Repetition, self cty.Value, severity diag.Sev
 				"The condition depends on values that are known only after apply, and is checked then.", ctx))
 		case TestAssertion:
 			diags = append(diags, r.finding(diag.Error, "Unknown condition run",
-				"The condition depends on unknown values, so the assertion cannot be checked. Make the run apply "+
-					"its plan, or assert something that a plan tells.", r.shown(s, rep, self, ctx)))
+				"The condition depends on unknown values, so the assertion cannot be checked. Make the run apply its plan, or "+
+					"assert something that a plan contains.", r.shown(s, rep, self, ctx)))
 		}
 	case StatusFail:
 		detail := message

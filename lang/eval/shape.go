@@ -24,7 +24,7 @@ type shape struct {
 	// absent holds the value of every attribute and block type that a body does not have.
 	absent map[string]cty.Value
 	// legacy schemas may have attributes that can be written as blocks: blocky, with the shape of one such block.
-	// See fixup.go.
+	// See blockattributes.go.
 	legacy bool
 	blocky map[string]*shape
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/schema"
 )
 
-// Static describes what a module declares, without values. Methods are called concurrently.
+// Static describes the declarations of a module, without values. Methods are called concurrently.
 type Static interface {
 	// Module returns the declaring module, for messages.
 	Module() addr.Module

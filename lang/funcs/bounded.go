@@ -17,9 +17,9 @@ import (
 	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
-// Some functions make a large result of small arguments, or recurse as deep as their argument is nested. They check
-// beforehand what they will make: package bounds has the limits. A few lines of configuration would otherwise take all
-// memory, or overflow the stack, which ends the process whatever it does.
+// Some functions make a large result of small arguments, or recurse as deep as their argument is nested. They check the
+// size and depth of the result beforehand, against the limits of package bounds. Otherwise a few lines of configuration
+// would take all memory, or overflow the stack, and a program cannot recover from that.
 
 // bounded returns a function, whose result is never null, with a check of its known arguments before it is called. The
 // arguments of check have no marks of their own.
@@ -353,7 +353,7 @@ func yamlDecode() function.Function {
 			if err != nil {
 				return cty.NilType, err
 			}
-			// Aliases share parts of the type, and each alias counts as what it stands for.
+			// Aliases share parts of the type, and each alias counts as much as the part that it names.
 			if err := syntax.CheckType(ty); err != nil {
 				return cty.NilType, function.NewArgError(0, err)
 			}

@@ -353,7 +353,7 @@ func one() function.Function {
 			}
 		},
 		Impl: func(args []cty.Value, ty cty.Type) (cty.Value, error) {
-			if !args[0].Length().IsKnown() { // a set with unknown elements, of which some may turn out to be equal
+			if !args[0].Length().IsKnown() { // a set with unknown elements, some of which may turn out to be equal
 				return cty.UnknownVal(ty), nil
 			}
 			switch elems := args[0].AsValueSlice(); len(elems) {

@@ -38,7 +38,7 @@ func Describe() map[string]Signature {
 
 // SignatureOf describes any function, so that providers' functions can be listed beside those of this package.
 //
-// The return type is the one for arguments of which only the type is known.
+// The return type is the one for arguments whose types alone are known.
 func SignatureOf(fn function.Function) Signature {
 	sig := Signature{Description: fn.Description()}
 	var known []cty.Type

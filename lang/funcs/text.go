@@ -58,7 +58,7 @@ func strContains() function.Function {
 	}, plain("str", cty.String), plain("substr", cty.String))
 }
 
-// startsWith can often decide for a string of which only the beginning is known, such as "arn:${aws_x.y.id}".
+// startsWith can often decide for a string whose beginning alone is known, such as "arn:${aws_x.y.id}".
 func startsWith() function.Function {
 	str := plain("str", cty.String)
 	str.AllowUnknown = true

@@ -41,7 +41,7 @@ func Plain(e hclsyntax.Expression) hclsyntax.Expression {
 	}
 }
 
-// budget is what the loops of one expression may still make.
+// budget is the number of values that the loops of one expression may still make.
 type budget struct {
 	steps, text int
 	spent       *hcl.Diagnostic // set as soon as there is none left
@@ -189,7 +189,8 @@ func (c called) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 const longText = 64
 
 // Measured is an expression whose value is within the bounds before something else takes it. A loop or a constructor
-// can contain the same value several times, and one of that again: what walks through it would not end.
+// can contain the same value several times, and another one can contain the result several times, so that walking
+// through the value would take practically forever.
 type Measured struct{ *hclsyntax.ParenthesesExpr }
 
 // UnwrapExpression is for HCL, which asks what kind of expression it is.
@@ -254,8 +255,8 @@ func (t Template) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	return cty.StringVal(text.String()), nil
 }
 
-// joined returns what HCL makes of parts. Each is evaluated once: templates in templates would otherwise take time that
-// doubles with each level.
+// joined returns the value that HCL makes of the parts of a template. Each is evaluated once: templates in templates
+// would otherwise take time that doubles with each level.
 func (t Template) joined(ctx *hcl.EvalContext, values []evaluated) (cty.Value, hcl.Diagnostics) {
 	c := *t.TemplateExpr
 	c.Parts = make([]hclsyntax.Expression, len(values))
@@ -349,7 +350,7 @@ func counted(e hclsyntax.Expression, loop bool) hclsyntax.Expression {
 					dynamic += 2 // a number can have more digits than the memory holds
 				}
 			case *hclsyntax.ScopeTraversalExpr:
-				dynamic++ // what it refers to is within the bounds
+				dynamic++ // the values to which it refers are within the bounds
 			default:
 				dynamic += 2
 			}

@@ -1,8 +1,8 @@
 // Package syntax parses the language's two syntaxes within bounds.
 //
-// HCL's parsers, and the evaluation of what they return, recurse: a file of 100,000 nested parentheses overflows the
-// stack, which ends a Go program whatever it does. So texts are measured before they are parsed, without recursion, and
-// those beyond the bounds are refused with a diagnostic at the place. Loops and templates that are parsed here also
+// HCL's parsers, and the evaluation of their results, recurse: a file of 100,000 nested parentheses overflows the
+// stack, and a Go program cannot recover from that. So texts are measured before they are parsed, without recursion,
+// and those beyond the bounds are refused with a diagnostic at the place. Loops and templates that are parsed here also
 // count what they produce (see For and Template). The package knows neither blocks nor references.
 package syntax
 
@@ -120,7 +120,7 @@ func check(src []byte, name string, start hcl.Pos, scan scanner) hcl.Diagnostics
 	}
 	for size := portion; ; {
 		cut := openings(src, size)
-		tokens, _ := scan(src[:cut], name, start) // what is wrong is reported by the parser
+		tokens, _ := scan(src[:cut], name, start) // the parser reports mistakes
 		diags, end := measure(tokens)
 		switch {
 		case diags.HasErrors() || cut == len(src):

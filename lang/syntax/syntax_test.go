@@ -104,7 +104,8 @@ func TestLoopsAndTemplatesEndWhenTheyProduceTooMuch(t *testing.T) {
 		// These took all memory, since only the text at the end was measured, and not what was made in the steps.
 		`[for a in r : "${long}-"]`: "Text too long", `[for a in r : double(long)]`: "Text too long",
 		`{ for a in r : "${a}${long}" => a }`: "Text too long",
-		// These did not end: the same list stands in its place twice, and what takes it walks through both.
+		// These did not end: a list contains the same list twice, again and again, and a function that walks through it
+		// visits all copies.
 		"f(" + doubled(40) + ")": "Value too large", doubled(40) + " == " + doubled(40): "Value too large",
 		`true ? ` + doubled(40) + ` : null`: "Value too large", doubled(40) + "[*].a": "Value too large",
 	} {
@@ -171,7 +172,7 @@ var same = []string{
 	`[for v in u : v]`, `{ for k, v in { a = x } : k => "${k}${v}" }`, `f("${x}${z}")`, `f([x, z], { a = x, b = z })`, `t ? [x, z] : [for v in l : f(v.a)]`, `[x, z] == [z, x]`, `l[*].a`, `"${x}${"${n}${n}"}"`,
 }
 
-// guess is what HCL says about a name that is not known; it is one of several names, in no order.
+// guess is HCL's suggestion for an unknown name; it is one of several names, in no order.
 var guess = regexp.MustCompile(` Did you mean "[^"]*"\?`)
 
 func FuzzExpressionsMeanTheSame(f *testing.F) {

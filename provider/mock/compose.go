@@ -73,7 +73,7 @@ func (c *composer) attribute(name string, a *schema.Attribute, config cty.Value,
 	invalid := fmt.Sprintf("Invalid mock/override field `%s`", name)
 	if isGiven {
 		if set {
-			c.err(invalid, "The configuration sets the attribute, and what is configured cannot be overridden.")
+			c.err(invalid, "The configuration sets the attribute, and configured attributes cannot be overridden.")
 		}
 		if !a.Computed {
 			c.err(fmt.Sprintf("Non-computed field `%s` is not allowed to be overridden", name),
@@ -90,7 +90,7 @@ func (c *composer) attribute(name string, a *schema.Attribute, config cty.Value,
 		if isGiven {
 			c.diags = append(c.diags, diag.New(diag.Warning, fmt.Sprintf("Encountered override for write-only "+
 				"attribute `%s`", name),
-				"A write-only attribute is always null in what a provider answers, so the given value has no effect.",
+				"A write-only attribute is always null in a provider's answers, so the given value has no effect.",
 				nil))
 		}
 		return cty.NullVal(ty)

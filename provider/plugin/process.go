@@ -104,7 +104,7 @@ func startIn(ctx context.Context, p Package, executable, sockets string, o Optio
 		SkipHostEnv:      true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: sockets},
 		RunnerFunc: func(_ hclog.Logger, template *exec.Cmd, _ string) (pluginrunner.Runner, error) {
-			s.runner.adopt(template)
+			s.runner.copySettings(template)
 			return s.runner, nil
 		},
 	})
@@ -142,7 +142,7 @@ func (s *started) dial(p Package, o Options, schemas *rpc.SchemaCache) error {
 func (s *started) failure(ctx context.Context, o Options, err error) error {
 	switch text := err.Error(); {
 	case ctx.Err() != nil:
-		return fmt.Errorf("its start was given up: %w", err)
+		return fmt.Errorf("its start was canceled: %w", err)
 	case s.runner.ID() == "":
 		return err // there was no process
 	case text == "timeout while waiting for plugin to start":

@@ -44,9 +44,9 @@ func newRunner(path, dir, sockets string, env []string) *runner {
 		exited: make(chan struct{}), drained: make(chan struct{})}
 }
 
-// adopt copies the settings of go-plugin's command, except the directory for the socket: go-plugin makes another one
-// for each process, which would make the path longer.
-func (r *runner) adopt(template *exec.Cmd) {
+// copySettings copies the settings of go-plugin's command, except the directory for the socket: go-plugin makes another
+// one for each process, which would make the path longer.
+func (r *runner) copySettings(template *exec.Cmd) {
 	r.env = append(append(r.env, template.Env...), goplugin.EnvUnixSocketDir+"="+r.sockets)
 	r.stdin = template.Stdin
 }

@@ -20,7 +20,7 @@ type converter struct {
 	types    map[string]cty.Type // by JSON form: a provider has thousands of attributes and few types
 	problems diag.List
 
-	owner  string // what is being converted, for problems
+	owner  string // a description of the converted object, for problems
 	before int    // the number of problems before it
 	loose  bool   // whether rules that are only recommendations are skipped
 	depth  int    // the number of enclosing blocks and nested types

@@ -33,8 +33,8 @@ type Options struct {
 	Name string
 	// Schemas is shared by the processes of one package; nil for a separate cache.
 	Schemas *SchemaCache
-	// ExitReason is called when a call got no answer. It may wait a moment for the process to exit, and returns what
-	// is known about the exit (complete lines, possibly none). It is called concurrently.
+	// ExitReason is called when a call got no answer. It may wait a moment for the process to exit, and returns the known
+	// facts about the exit (complete lines, possibly none). It is called concurrently.
 	ExitReason func() string
 	// Log receives messages that users need not see, in the form of hclog and slog: a message, then keys and
 	// values. May be nil.

@@ -174,7 +174,7 @@ func (p *Provider) identities(ctx context.Context) map[string]*tfplugin6.Resourc
 		err = problems(resp.Diagnostics).Err()
 	}
 	if err != nil {
-		p.options.Log("the provider does not tell its identity schemas; it is used without", "provider",
+		p.options.Log("the provider does not return its identity schemas; it is used without them", "provider",
 			p.options.Name, "error", err)
 		return nil
 	}

@@ -41,7 +41,7 @@ var (
 	formatKey = []byte("format")
 )
 
-// Conditions that callers handle; the errors around them say what to do.
+// Conditions that callers handle; the errors that wrap them tell users how to proceed.
 var (
 	// ErrDamaged means that the file is corrupt.
 	ErrDamaged = errors.New("the state store is damaged")
@@ -76,8 +76,8 @@ type Store struct {
 	opts    Options
 	created bool // this opening has created the file
 
-	queue queue
-	names names // used only by the writer
+	commits groupCommit
+	names   names // used only by the writer
 
 	held     heldLocks    // of whole workspaces
 	requests locks.Tables // for locks of objects, by workspace; a copy of those in the file
@@ -128,7 +128,7 @@ func OpenOptions(path string, info journal.LockInfo, timeout time.Duration, o Op
 		return nil, errors.Join(err, db.Close())
 	}
 	s := &Store{db: db, path: path, opts: o}
-	s.queue.init(s.transact)
+	s.commits.init(s.transact)
 	if err := s.prepare(info); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -166,7 +166,7 @@ func (s *Store) prepare(info journal.LockInfo) error {
 	return writeHolder(s.path, info)
 }
 
-// create writes what a new file has, in one transaction.
+// create writes the content of a new file, in one transaction.
 func (s *Store) create() (err error) {
 	var key *seal.Key
 	var wrapped []byte
@@ -212,7 +212,7 @@ func layOut(tx *bbolt.Tx) error {
 // Close waits for commits in progress, and lets other processes open the file.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
-		s.queue.close()
+		s.commits.close()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		var err error

@@ -133,7 +133,7 @@ func tooShort(f *os.File) string {
 	return ""
 }
 
-// damaged returns the error about a damaged file, which says what to do.
+// damaged returns the error about a damaged file, with advice for the user.
 func damaged(path, why string) error {
 	return fmt.Errorf("%w: %s: %s. Put back a copy of the file from before, or move the file away: "+
 		"the next command then starts from the snapshot (the state file that your backend names), without the earlier "+

@@ -169,7 +169,7 @@ func (n *names) encodeObject(tx *bbolt.Tx, o *state.Object) ([]byte, error) {
 	return b, nil
 }
 
-// decodeObject copies what it keeps: data is invalid after the transaction.
+// decodeObject copies the data that it keeps: data is invalid after the transaction.
 func (r *reader) decodeObject(data []byte) (*state.Object, error) {
 	own := append([]byte(nil), data...) // one copy, shared by the parts
 	d := decoder{rest: own}

@@ -62,8 +62,7 @@ func decodeRequest(data []byte) (r locks.Request, err error) {
 	return r, err
 }
 
-// asked returns the holder of object locks because of which the workspace cannot be locked as a whole; nil if there
-// is none.
+// asked returns the holder of object locks that prevent a lock of the whole workspace; nil if there is none.
 func (s *Store) asked(name string) *journal.LockInfo {
 	all := s.requests.Requests(name)
 	if len(all) == 0 {
@@ -227,7 +226,7 @@ func (s *Store) LockRequests(ctx context.Context, name string) ([]locks.Request,
 	return s.requests.Requests(name), ctx.Err()
 }
 
-// LockBlockers returns what a request waits for.
+// LockBlockers returns the requests that a request waits for.
 func (s *Store) LockBlockers(ctx context.Context, name, id string, most int) ([]locks.Blocker, error) {
 	return s.requests.Blockers(name, id, most), ctx.Err()
 }

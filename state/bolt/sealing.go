@@ -29,8 +29,8 @@ type Wrapper interface {
 	Encrypts() bool
 	// Seal encrypts a key.
 	Seal(ctx context.Context, key []byte) ([]byte, error)
-	// Open decrypts a key. stale means that it would now be encrypted differently. If the key is not encrypted,
-	// valid checks whether it is what was expected; that is an error unless the configuration allows it.
+	// Open decrypts a key. stale means that it would now be encrypted differently. If the key is not encrypted, valid
+	// checks whether it is the expected key; an unencrypted key is an error unless the configuration allows it.
 	Open(ctx context.Context, wrapped []byte, valid func() error) (key []byte, stale bool, err error)
 }
 

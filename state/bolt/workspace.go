@@ -183,7 +183,7 @@ func (s *Store) DeleteWorkspace(ctx context.Context, name string) error {
 }
 
 // heldLocks are the locks of whole workspaces. They are not in the file: no other process has it open, and a lock ends
-// with the process. They only change while no transaction is being written; see queue.between.
+// with the process. They only change while no transaction is being written; see groupCommit.between.
 type heldLocks struct {
 	mu  sync.Mutex // guards all
 	all map[string]journal.LockInfo
@@ -213,7 +213,7 @@ func (h *heldLocks) remove(workspace string) {
 	delete(h.all, workspace)
 }
 
-// holds returns who has locked the workspace, as a whole or objects of it; nil if nobody has.
+// holds returns the holder of the lock of the workspace, or of objects in it; nil if there is none.
 func (s *Store) holds(w *workspace) *journal.LockInfo {
 	if held := s.lock(w); held != nil {
 		return held
@@ -227,7 +227,7 @@ func (s *Store) changeLock(ctx context.Context, name string, f func(*workspace) 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.queue.between(func() error {
+	return s.commits.between(func() error {
 		return s.view(func(tx *bbolt.Tx) error {
 			w, err := s.workspace(tx, name)
 			if err != nil {

@@ -126,8 +126,8 @@ type Event struct {
 	// them: it waited for a slot, for permits, or for messages. A dispatch has the time since the vertex was ready.
 	Took   time.Duration `msgpack:"d,omitempty"`
 	Waited time.Duration `msgpack:"wt,omitempty"`
-	// Waits lists what the vertex has waited for since it was ready. The rest of Waited was spent on messages.
-	// Waits of a few milliseconds are left out.
+	// Waits lists the waits of the vertex since it was ready. The rest of Waited was spent on messages. Waits of a few
+	// milliseconds are left out.
 	Waits []Wait `msgpack:"ws,omitempty"`
 	// Sequence is the position of the accepted result in the result stream.
 	Sequence uint64 `msgpack:"s,omitempty"`
@@ -289,8 +289,8 @@ type Held struct{ Holder LockInfo }
 
 func (h *Held) Error() string { return "the state is locked by " + h.Holder.Who }
 
-// Commit is what a store makes durable together. It is all that a store needs to change a state: whoever applies the
-// same commits in the same order gets the same states.
+// Commit is the data that a store makes durable together. Stores change a state only by commits: two stores that apply
+// the same commits in the same order have the same states.
 type Commit struct {
 	Workspace string
 	// Fence is the ID of the lock, or of the granted request, under which the commit is made; empty for no lock. A
@@ -435,8 +435,8 @@ type Runs interface {
 // Values stores small values by bucket and key: schema caches, high-water marks, durations of operations.
 type Values interface {
 	PutValue(ctx context.Context, bucket, key string, value []byte) error
-	// PutHint is PutValue for what may be lost: a crash before the next commit loses it. The caller does not change the
-	// value any more.
+	// PutHint is PutValue for a value that may be lost: a crash before the next commit loses it. The caller does not
+	// change the value any more.
 	PutHint(ctx context.Context, bucket, key string, value []byte) error
 	GetValue(ctx context.Context, bucket, key string) ([]byte, error) // nil when absent
 }

@@ -26,7 +26,8 @@ type ObjectLocks interface {
 	LeaveLocks(ctx context.Context, workspace, id string) error
 	// LockRequests returns the requests in their order. Their sets must not be modified.
 	LockRequests(ctx context.Context, workspace string) ([]locks.Request, error)
-	// LockBlockers returns what a request waits for: at most that many objects, with the requests that block them.
+	// LockBlockers returns the objects that a request waits for, at most the given number, with the requests that block
+	// them.
 	LockBlockers(ctx context.Context, workspace, id string, most int) ([]locks.Blocker, error)
 	// LoadEnded returns the state at the end of the last version, without changes that are being made. The caller owns it.
 	LoadEnded(ctx context.Context, workspace string) (*state.State, error)

@@ -117,7 +117,7 @@ type Request struct {
 	ID string `json:"id"`
 	// Run is the run of the request; empty before it has begun.
 	Run string `json:"run,omitempty"`
-	// Who is the requester, and Operation the operation.
+	// Who is the user who made the request, and Operation the operation that needs it.
 	Who       string    `json:"who,omitempty"`
 	Operation string    `json:"operation,omitempty"`
 	At        time.Time `json:"at"`
@@ -161,18 +161,18 @@ type Table struct {
 // request is a request in a table.
 type request struct {
 	Request
-	at     *list.Element
-	places map[Object]*list.Element // of *place
-	behind int                      // the number of objects where it is not at the front
+	at        *list.Element
+	positions map[Object]*list.Element // of *position
+	behind    int                      // the number of objects where it is not at the front
 }
 
 // line is the queue of an object.
 type line struct {
-	places list.List // of *place
-	front  int       // the number of them at the front
+	positions list.List // of *position
+	front     int       // the number of them at the front
 }
 
-type place struct {
+type position struct {
 	of   *request
 	mode Mode
 	in   bool // at the front
@@ -187,14 +187,14 @@ func (t *Table) Ask(r Request) {
 	if t.lines == nil {
 		t.lines, t.requests = map[Object]*line{}, map[string]*request{}
 	}
-	q := &request{Request: r, places: make(map[Object]*list.Element, len(r.Set)+1)}
+	q := &request{Request: r, positions: make(map[Object]*list.Element, len(r.Set)+1)}
 	enter := func(o Object, m Mode) {
 		l := t.lines[o]
 		if l == nil {
 			l = &line{}
 			t.lines[o] = l
 		}
-		q.places[o] = l.places.PushBack(&place{of: q, mode: m})
+		q.positions[o] = l.positions.PushBack(&position{of: q, mode: m})
 		q.behind++
 		l.advance()
 	}
@@ -211,15 +211,15 @@ func (t *Table) Ask(r Request) {
 // advance moves those to the front that can have the object now, and returns the requests that this grants.
 func (l *line) advance() (granted []*request) {
 	for {
-		next := l.places.Front()
+		next := l.positions.Front()
 		for range l.front {
 			next = next.Next()
 		}
 		if next == nil {
 			return granted
 		}
-		p := next.Value.(*place)
-		if l.front > 0 && (p.mode == Write || p.mode != l.places.Front().Value.(*place).mode) {
+		p := next.Value.(*position)
+		if l.front > 0 && (p.mode == Write || p.mode != l.positions.Front().Value.(*position).mode) {
 			return granted
 		}
 		l.front++
@@ -240,12 +240,12 @@ func (t *Table) Leave(id string) (granted []string) {
 	delete(t.requests, id)
 	t.order.Remove(q.at)
 	var now []*request
-	for o, e := range q.places {
+	for o, e := range q.positions {
 		l := t.lines[o]
-		if l.places.Remove(e).(*place).in {
+		if l.positions.Remove(e).(*position).in {
 			l.front--
 		}
-		if l.places.Len() == 0 {
+		if l.positions.Len() == 0 {
 			delete(t.lines, o)
 			continue
 		}
@@ -292,15 +292,15 @@ func (t *Table) Blockers(id string, most int) []Blocker {
 		return nil
 	}
 	var objects []Object
-	for o, e := range q.places {
-		if !e.Value.(*place).in {
+	for o, e := range q.positions {
+		if !e.Value.(*position).in {
 			objects = append(objects, o)
 		}
 	}
 	slices.SortFunc(objects, func(a, b Object) int { return strings.Compare(string(a), string(b)) })
 	var out []Blocker
 	for _, o := range objects[:min(most, len(objects))] {
-		first := t.lines[o].firstAgainst(q.places[o].Value.(*place))
+		first := t.lines[o].firstAgainst(q.positions[o].Value.(*position))
 		out = append(out, Blocker{Object: o, By: first.Request, Granted: first.behind == 0})
 	}
 	return out
@@ -309,9 +309,9 @@ func (t *Table) Blockers(id string, most int) []Blocker {
 // firstAgainst returns the first request in the queue that prevents p, which is not at the front, from getting
 // there. That need not be one at the front: those may want the object in the same mode, with another request
 // between.
-func (l *line) firstAgainst(p *place) *request {
-	for e := l.places.Front(); ; e = e.Next() {
-		if other := e.Value.(*place); other.mode != p.mode || p.mode == Write {
+func (l *line) firstAgainst(p *position) *request {
+	for e := l.positions.Front(); ; e = e.Next() {
+		if other := e.Value.(*position); other.mode != p.mode || p.mode == Write {
 			return other.of
 		}
 	}

@@ -78,8 +78,8 @@ func TestWhoWantsEverythingWaitsForAllAndAllForIt(t *testing.T) {
 	}
 }
 
-// A request behind one for everything was reported to wait for the holders of that time, with none of which it was in
-// conflict; the same held for readers of an object behind a writer that was waiting.
+// A request behind a request for everything was reported to wait for the holders of that time, although it conflicted
+// with none of them. The same happened to readers of an object behind a writer that was waiting.
 func TestWhoWaitsIsToldWithWhomItIsInConflict(t *testing.T) {
 	for name, k := range map[string]struct {
 		first, second, third locks.Set

@@ -44,7 +44,7 @@ type Options struct {
 type Store struct {
 	opts Options
 
-	mu     sync.Mutex // guards what follows, and what disk points to
+	mu     sync.Mutex // guards the fields below, and the data to which disk points
 	disk   *disk
 	locks  map[string]journal.LockInfo // by workspace; those of an earlier session are gone
 	closed bool

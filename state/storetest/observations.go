@@ -15,7 +15,7 @@ func readsAreKept(t *testing.T, f Fixture) {
 	ok(t, s.NoteReads(t.Context(), ws, now(1), false, []string{a, b}))
 	// A read that found a difference is not recorded, and instances that were never read stay so.
 	ok(t, s.NoteReads(t.Context(), ws, now(2), true, []string{b, c}))
-	commit(t, s, journal.Commit{EndVersion: true}) // without it, a crash would lose what was noted
+	commit(t, s, journal.Commit{EndVersion: true}) // without it, a crash would lose the observations
 	s = f.Crash(s)
 	closeLater(t, s)
 	reads := must(s.Reads(t.Context(), ws))

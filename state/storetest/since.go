@@ -100,8 +100,8 @@ func changedBetween(then, now *state.State, in state.Difference) bool {
 	return false
 }
 
-// Instances that were changed and changed back were not reported, so a plan was applied that had read the object in
-// between.
+// sinceTellsWhatCameBack: instances that were changed and changed back were not reported, so a plan was applied that
+// had read the object in between.
 func sinceTellsWhatCameBack(t *testing.T, f Fixture) {
 	s := open(t, f)
 	commit(t, s, journal.Commit{Changes: append(put("a", 1), put("b", 1)...), EndVersion: true})

@@ -11,7 +11,7 @@ import (
 // a script in a web page, as encoding/json does. Everything else is unchanged, so numbers keep every digit.
 func appendCompact(dst, src []byte) []byte {
 	inString := false
-	start := 0 // of what is not copied yet
+	start := 0 // the first byte that is not copied yet
 	for i := 0; i < len(src); i++ {
 		switch c := src[i]; {
 		case c == '"':

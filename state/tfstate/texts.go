@@ -10,9 +10,10 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// Texts writes versions of one state one after the other, and encodes only what has changed since the last one: it
-// remembers the text of each resource, and of each instance in it. States share the resources and the instances that
-// are the same, so they are compared by their addresses in memory. Safe for concurrent use; the zero value is ready.
+// Texts writes versions of one state one after the other, and encodes only the parts that have changed since the last
+// one: it remembers the text of each resource, and of each instance in it. States share the resources and the instances
+// that are the same, so they are compared by their addresses in memory. Safe for concurrent use; the zero value is
+// ready.
 type Texts struct {
 	mu   sync.Mutex
 	last map[addr.AbsResource]*resourceText // of the last version; nil if it was too large

@@ -182,7 +182,7 @@ func TestWhatIsNoStateIsRefused(t *testing.T) {
 			"Invalid module instance address", ""},
 		"no provider": {v4(`"resources":[{"mode":"data","type":"a","name":"b","instances":[{}]}]`),
 			"Provider field missing state", "data.a.b"},
-		// The problem had a place in the text, of which only "on line 1" was shown.
+		// The problem had a position in the text, but only "on line 1" was shown.
 		"a provider that is none": {v4(`"resources":[{"mode":"managed","type":"a","name":"b","provider":"x["}]`),
 			"Index value required", `The provider of a.b is "x[".`},
 		"a key that is none": {resource(`{"index_key":true}`), "Invalid resource instance metadata in state",

@@ -254,7 +254,7 @@ func methods(of string, n int) string {
 	return b.String()
 }
 
-// An exception for what has become small, or is gone, would let it grow again.
+// An exception for a file that has become small, or is gone, would let it grow again.
 func TestEachExceptionIsNeededAndNotTooLarge(t *testing.T) {
 	files, err := read(os.DirFS("../.."))
 	if err != nil {

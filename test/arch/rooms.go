@@ -134,7 +134,7 @@ var told = map[string][]string{
 // maxLines is the limit for the lines of a file. The aim is 500.
 const maxLines = 700
 
-// What a reader can hold in mind: the lines of a function, and the exported methods of a type.
+// The limits of what a reader can remember: the lines of a function, and the exported methods of a type.
 const (
 	maxFunction = 100
 	maxMethods  = 60

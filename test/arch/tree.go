@@ -19,9 +19,9 @@ type file struct {
 	name    string // of the package
 	comment string // on the package
 	imports []string
-	// what it takes from packages, as "path/of/package.Name"; "path/of/package.*" for all that it exports
+	// the names that it uses from other packages, as "path/of/package.Name"; "path/of/package.*" for all exported names
 	uses []string
-	// what it takes of the process without naming it, as "path/of/package.Name without ..."
+	// its uses of the process that need no name, as "path/of/package.Name without ..."
 	inherits  []string
 	functions []function
 	lines     int

@@ -268,7 +268,7 @@ func lockless(t *testing.T, _ *world, a, b *directory) {
 
 func wrongID(t *testing.T, w *world, a, b *directory) {
 	contention(t, a, b, func(_, other *directory, end func()) {
-		// With pg OpenTofu does nothing and reports success; with consul it releases the lock whatever the ID is.
+		// With pg OpenTofu does nothing and reports success; with consul it releases the lock, regardless of the ID.
 		if other.program == program || w.kind != "pg" && w.kind != "consul" {
 			other.fails("", "force-unlock", "-force", "00000000-0000-0000-0000-000000000000")
 			other.fails("Error acquiring the state lock", "plan")
@@ -450,8 +450,8 @@ func migration(t *testing.T, w *world, a, b *directory) {
 	a.unchanged("-var=value=2")
 }
 
-// The store was that of the directory: the plan was applied to the backend to which the directory had been switched,
-// and after switching back the store had another state.
+// Regression: a directory had one store for all its backends. The plan was applied to the backend to which the
+// directory had been switched, and after switching back the store had another state.
 func switching(t *testing.T, _ *world, a, b *directory) {
 	block, err := os.ReadFile(a.path("backend.tf"))
 	if err != nil {

@@ -31,8 +31,8 @@ import (
 	workerjournal "github.com/millipede-iac/millipede/worker/journal"
 )
 
-// estate is a configuration with a coordinator, a message server and a worker in this process: what the coordinator
-// command is with the embedded default, without the process around it, so that it can be profiled.
+// estate is a configuration with a coordinator, a message server and a worker in this process. It is the coordinator
+// command with the embedded default, but without a process of its own, so that it can be profiled.
 type estate struct {
 	b       *testing.B
 	store   *bolt.Store
@@ -121,7 +121,7 @@ func (e *estate) load(o coordinator.Observer) *state.State {
 	return prior
 }
 
-// compare reads the first n objects, of which none has changed.
+// compare reads the first n objects; none of them has changed.
 func (e *estate) compare(n int) {
 	e.b.Helper()
 	prior := e.load(nil)

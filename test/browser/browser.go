@@ -61,7 +61,7 @@ type Site struct {
 	cut    atomic.Bool // the service answers nothing
 
 	mu       sync.Mutex // guards problems
-	problems []string   // what the browser's console has shown as errors
+	problems []string   // the errors on the browser's console
 }
 
 // Open starts a service and a browser. When the test ends, the console must have shown no error.

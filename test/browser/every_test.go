@@ -22,8 +22,8 @@ import (
 // script must never be executed, wherever it comes from.
 const script = `"><img src=x onerror="window.ran=1"><script>window.ran=1</script>{{7*7}}`
 
-// full is a service with something on every page, all of which tries to be a script, and with sensitive values. It
-// returns the addresses of the pages.
+// full is a service with content on every page. All texts try to be scripts, and some values are sensitive. It returns
+// the addresses of the pages.
 func full(s *Site) (paths []string, run *record.Run) {
 	s.t.Helper()
 	e := newEstate(s)

@@ -53,7 +53,7 @@ func numbered(address string) string {
 	return `[...Array(run.size).keys()].find((i) => run.address(i) === ` + quoted(address) + `)`
 }
 
-// keyboard only presses keys. What has the focus is found by the tabulator key.
+// keyboard only presses keys. It finds the focused element by means of the tabulator key.
 type keyboard struct{ *Site }
 
 // tabTo presses the tabulator key until the focused element fulfils a condition of the page, and then the given key.

@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// timed says that times are checked, too. They depend on the machine and on what else it does, so that the suite checks
-// by default only what does not: how much is sent, read and drawn.
+// timed says that times are checked, too. They depend on the machine and its other load, so by default the suite checks
+// only the amounts that are sent, read and drawn.
 var timed = flag.Bool("timed", false, "also check times, on a machine that does nothing else")
 
 // perSecond is how many events a live run has in a second.
@@ -148,8 +148,8 @@ func (s *Site) watch(events int) watched {
 	})()`)
 }
 
-// busyPage opens the page of a live run of n operations, and waits until all of it has come. It returns what the
-// service keeps for it.
+// busyPage opens the page of a live run of n operations, and waits until all of it has been loaded. It returns the
+// memory that the service keeps for it, in bytes.
 func busyPage(t *testing.T, n int, quiet bool) (s *Site, kept int64) {
 	t.Helper()
 	s = Open(t)
@@ -176,7 +176,7 @@ func (s *Site) shown() float64 {
 	return value[float64](s, `document.querySelector("[data-picture]").picture.shownAt`)
 }
 
-// looks are what a person looks at of a run: what is clicked for it.
+// looks are the parts of a run that a person looks at, with the clicks that show them.
 var looks = []struct {
 	name   string
 	clicks []string
@@ -241,7 +241,7 @@ func TestAFrameOfALiveRunTakesLittleTime(t *testing.T) {
 	}
 }
 
-// What is drawn first of a large run does not wait for all of its operations, and is not more than of a small one.
+// The first drawing of a large run does not wait for all of its operations, and is not larger than that of a small one.
 func TestALargeRunIsDrawnFromItsOutline(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it makes a large run")
@@ -266,8 +266,8 @@ func TestALargeRunIsDrawnFromItsOutline(t *testing.T) {
 	}
 }
 
-// counting makes the page count what it reads of the run's columns, and what it draws. frame(view) shows ten changes of
-// vertices, with all that a frame may have to do, and returns the counts.
+// counting makes the page count its reads of the run's columns, and the elements that it draws. frame(view) shows ten
+// changes of vertices, with all the work of a frame, and returns the counts.
 const counting = `(() => {
 	const p = document.querySelector("[data-picture]").picture;
 	const counts = window.counts = { read: 0, drawn: 0 };
@@ -314,7 +314,7 @@ func TestAFrameOfALargeRunCostsAsMuchAsHasChanged(t *testing.T) {
 			s.until("it is not drawn",
 				fmt.Sprintf(`document.querySelector("[data-picture]").picture.%s.surface.drawn > 0`, view))
 			frame := fmt.Sprintf("frame(%q)", view)
-			value[cost](s, frame) // the first one makes what the others keep up to date
+			value[cost](s, frame) // the first one makes the elements that the others update
 			var most cost
 			for range 20 {
 				got := value[cost](s, frame)

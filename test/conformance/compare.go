@@ -34,7 +34,7 @@ func number(v any) (*big.Rat, bool) {
 	return nil, false
 }
 
-// differences says at which places two JSON values differ, each with what was recorded and what came.
+// differences lists the places at which two JSON values differ, each with the recorded and the actual value.
 func differences(at string, want, got any) (out []string) {
 	a, isNumber := number(want)
 	if b, ok := number(got); isNumber && ok {

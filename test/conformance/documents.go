@@ -12,7 +12,7 @@ import (
 // unknown stands for a value that is known after the apply.
 const unknown = "(unknown)"
 
-// plan returns what of a plan's document is compared.
+// plan returns the compared part of a plan's document.
 func plan(doc any) (actions, values any) {
 	changed, changedValues := changes(list(doc, "resource_changes"))
 	drifted, driftedValues := changes(list(doc, "resource_drift"))
@@ -38,7 +38,7 @@ func plan(doc any) (actions, values any) {
 			"output_changes": outputValues, "variables": variables, "checks": checks(list(doc, "checks"))}
 }
 
-// changes returns the changes of a plan, or of what it found, in the order of their addresses.
+// changes returns the changes of a plan, or of its drift, in the order of their addresses.
 func changes(all []any) (actions []any, values map[string]any) {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b any) int {
@@ -180,7 +180,7 @@ func outputs(all any) map[string]any {
 	return out
 }
 
-// shownState returns what of "show -json" of a state is compared.
+// shownState returns the compared part of "show -json" of a state.
 func shownState(doc any) (actions, values any) {
 	all := resourcesOf(member(doc, "values", "root_module"))
 	slices.SortStableFunc(all, func(a, b any) int {
@@ -201,7 +201,7 @@ func shownState(doc any) (actions, values any) {
 		map[string]any{"resources": resources, "outputs": outputs(of), "checks": checks(list(doc, "checks"))}
 }
 
-// pulledState returns what of a state in the exchange format is compared.
+// pulledState returns the compared part of a state in the exchange format.
 func pulledState(doc any) (actions, values any) {
 	acts, instances := []any{}, map[string]any{}
 	for _, r := range list(doc, "resources") {
@@ -292,7 +292,7 @@ func checks(all []any) []any {
 	return sortedBy(out, func(c any) string { return text(c, "kind") + "\x00" + text(c, "address") })
 }
 
-// schemas returns what of "providers schema" is compared: the names.
+// schemas returns the compared part of "providers schema": the names.
 func schemas(doc any) any {
 	providers := map[string]any{}
 	for name, p := range object(doc, "provider_schemas") {
@@ -303,7 +303,7 @@ func schemas(doc any) any {
 	return map[string]any{"format_version": member(doc, "format_version"), "providers": providers}
 }
 
-// progress returns what of the events of an operation is compared, in an order that does not depend on time.
+// progress returns the compared part of the events of an operation, in an order that does not depend on time.
 func progress(events []any) (actions, values any) {
 	acts, vals := []any{}, []any{}
 	for _, e := range events {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// An expression is a case of the functions suite: what an expression evaluates to, or that it is refused.
+// An expression is a case of the functions suite: an expression with its value, or with its refusal.
 type expression struct {
 	ID, Group, Expr string
 	Error           bool
@@ -189,7 +189,7 @@ func (e *evaluator) values(ctx context.Context, list []expression) (map[string]s
 	return verdict, nil
 }
 
-// judge says what is wrong with an output; nothing is "".
+// judge returns the error in an output; empty for none.
 func judge(c expression, got map[string]any) (string, error) {
 	if got == nil {
 		return "there is no such output", nil

@@ -1,7 +1,7 @@
 // Command conformance compares a program with the recorded answers of OpenTofu 1.12.6: expressions (functions.json) and
 // scenarios, which are configurations with commands (scenarios/NAME/case.json).
 //
-// README.md has the forms of both, and says what is compared.
+// README.md has the forms of both, and describes the comparison.
 package main
 
 import (

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// observed is one command's answer in the form that is compared: what it did (actions) and with which values.
+// observed is one command's answer in the form that is compared: its actions and their values.
 type observed struct {
 	kind            string // of the document: plan, state, rawstate; empty for others
 	exit            int
@@ -151,7 +151,7 @@ func summaries(said []string) []string {
 			summary = "Cycle"
 		case strings.HasPrefix(summary, "failed to read ") && strings.Contains(summary, "schema for"):
 			summary = "failed to read provider schema"
-		case summary == "Failed to query available provider packages": // what it is without a network
+		case summary == "Failed to query available provider packages": // the value without a network
 			summary = "Failed to resolve provider packages"
 		}
 		out = append(out, severity+": "+summary)
@@ -217,7 +217,7 @@ func truth(v any, path ...string) bool {
 	return b
 }
 
-// filled leaves out the members that say nothing: null, false, zero, and what is empty.
+// filled leaves out members without information: null, false, zero, and empty values.
 func filled(members map[string]any) map[string]any {
 	for name, v := range members {
 		switch v := v.(type) {

@@ -14,13 +14,13 @@ import (
 // timedOut is the exit code of a command that had not ended in time.
 const timedOut = -1
 
-// outcome is what a command answered.
+// outcome is a command's output and exit code.
 type outcome struct {
 	code        int // timedOut, or the exit code; that of a signal is -2
 	stdout, err string
 }
 
-// execute runs one command. Its end is waited for; what it started and left behind is not.
+// execute runs one command, and waits for its end, but not for processes that it has left behind.
 func execute(ctx context.Context, limit time.Duration, dir string, env []string, stdin, program string,
 	args ...string) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -131,7 +131,7 @@ func play(ctx context.Context, o options, s *scenario) (map[string][]string, err
 	return compare(s, answers)
 }
 
-// answer is what the commands of a step answered, and the files afterwards.
+// answer has the outcomes of the commands of a step, and the files afterwards.
 type answer struct {
 	commands []observed
 	files    map[string]any // nil for a file that is not there

@@ -68,7 +68,7 @@ func TestTheSuitesOfDriversPass(t *testing.T) {
 	}
 }
 
-// run runs the tests of a suite. Of the environment, nothing gets in that decides what is driven.
+// run runs the tests of a suite. It passes on no environment variables that select the program under test.
 func run(ctx context.Context, dir string, packages []string, mirror string) (*outcome, error) {
 	arguments := append([]string{"test", "-json", "-count=1", "-p=1", "-timeout=2h"}, packages...)
 	c := exec.CommandContext(ctx, "go", arguments...)

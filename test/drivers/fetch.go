@@ -19,7 +19,7 @@ var errNoSnapshot = errors.New("no snapshot")
 type sources struct {
 	// snapshots is a directory with a Git repository for each NAME of a suite, bare or not; empty for none.
 	snapshots string
-	// dir is where what is in repositories is unpacked.
+	// dir is the directory into which the content of repositories is unpacked.
 	dir string
 }
 

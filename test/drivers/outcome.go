@@ -73,7 +73,7 @@ func (o *outcome) add(action, pkg, test, output string, unfinished map[string]st
 	}
 }
 
-// problems compares an outcome with what is expected of a suite.
+// problems compares an outcome with the expectations of a suite.
 func (o *outcome) problems(s suite) []string {
 	var out []string
 	for _, test := range slices.Sorted(maps.Keys(o.failed)) {

@@ -17,7 +17,7 @@ type suite struct {
 	known map[string]string
 }
 
-// suites has what is run. The versions are fixed, so that the floors are exact.
+// suites are the suites that are run. The versions are fixed, so that the floors are exact.
 var suites = []suite{
 	{name: "terraform-exec", module: "github.com/hashicorp/terraform-exec", version: "v0.25.2",
 		packages: []string{"./tfexec/internal/e2etest"}},

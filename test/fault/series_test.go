@@ -56,7 +56,7 @@ func TestASeriesOfFaultsLosesNothingAndDoesNothingTwice(t *testing.T) {
 	s := &series{trial: newTrial(t, 0, 0), chance: rand.New(rand.NewPCG(*seed, 0)), made: map[string]int{}}
 	s.server = s.Server()
 	s.streams = streams(s.Site, s.server)
-	s.estate = volume(t, filepath.Join(s.Dir, ".millipede"), estateRoom)
+	s.estate = volume(t, filepath.Join(s.Dir, ".millipede"), estateSize)
 	for range 2 {
 		s.addWorker()
 	}
@@ -101,7 +101,7 @@ func (s *series) addWorker() {
 	})
 	w := s.NewWorker("default")
 	w.URL = "nats://" + p.Address()
-	s.disks = append(s.disks, volume(s.T, filepath.Join(w.Dir, "journal"), journalRoom))
+	s.disks = append(s.disks, volume(s.T, filepath.Join(w.Dir, "journal"), journalSize))
 	w.Start()
 	s.workers, s.proxies = append(s.workers, w), append(s.proxies, p)
 }

@@ -33,8 +33,8 @@ var (
 )
 
 const (
-	// dataRoom is the size of the disk of the service, in bytes.
-	dataRoom = 128 << 20
+	// dataSize is the size of the disk of the service, in bytes.
+	dataSize = 128 << 20
 	// mostTries is how often a person tries to apply a configuration: each try may leave operations in doubt.
 	mostTries = 60
 	// fleet is the number of machines of a workspace.
@@ -74,7 +74,7 @@ func TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice(t *testing.T) {
 		s.workers = append(s.workers, s.Worker("default"))
 	}
 	home := t.TempDir()
-	s.data = volume(t, filepath.Join(home, ".local", "share", "millipede"), dataRoom)
+	s.data = volume(t, filepath.Join(home, ".local", "share", "millipede"), dataSize)
 	s.v = s.ServiceAt(home, "-parallelism=4")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)

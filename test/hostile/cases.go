@@ -40,7 +40,7 @@ func with(files map[string]string, name, text string) map[string]string {
 	return files
 }
 
-// chain is a configuration with local values of which each is made of the one before it.
+// chain is a configuration with local values, each made from the one before it.
 func chain(first, next string, n int, last string) map[string]string {
 	var b strings.Builder
 	b.WriteString("locals {\n  v0 = " + first + "\n")
@@ -150,7 +150,7 @@ func deepValues() []Case {
 	}
 }
 
-// resources are objects of which each has the one before it inside its value.
+// resources are objects, each with the one before it inside its value.
 func resources(n int) []string {
 	out := []string{"resource \"terraform_data\" \"r0\" {\n  input = [1]\n}\n"}
 	for i := range n {

@@ -60,8 +60,8 @@ func run(m *testing.M) int {
 	return code
 }
 
-// The limits for each configuration. The memory is that of the whole process. Of time, what counts is that of the
-// processors where other programs keep them busy.
+// These are the limits for each configuration. The memory is that of the whole process. If other programs keep the
+// processors busy, CPU time counts instead of elapsed time.
 const (
 	maxTime   = 10 * time.Second
 	maxMemory = 500 << 20
@@ -95,7 +95,7 @@ func (c *Case) write(t *testing.T, dir string) {
 	}
 }
 
-// wrong returns what is wrong with the outcome of a case; empty for nothing.
+// wrong returns the error in the outcome of a case; empty for none.
 func (c *Case) wrong(failed bool, text string) string {
 	flat := strings.Join(strings.Fields(text), " ")
 	switch {

@@ -104,7 +104,7 @@ func (w *workspace) command(ctx context.Context, said *bytes.Buffer, args ...str
 	return c
 }
 
-// run returns what a command said and its exit code.
+// run returns a command's output and its exit code.
 func (w *workspace) run(args ...string) (string, int) {
 	w.t.Helper()
 	var said bytes.Buffer
@@ -443,7 +443,7 @@ resource "fleet_moved" "a" {
 }
 resource "legacy_item" "b" { name = "b" }
 `)
-	w.env = append(w.env, "FLEET_CLOUD=") // what the states say exists
+	w.env = append(w.env, "FLEET_CLOUD=") // the objects in the states
 	instance := func(typeName, name, provider, attributes string) string {
 		return `{"mode": "managed", "type": "` + typeName + `", "name": "` + name + `",
 			"provider": "provider[\"registry.opentofu.org/millipede/` + provider + `\"]",

@@ -190,7 +190,7 @@ func (c *conn) arrived(l *limit, a *admission, since time.Time) {
 	} else if l.offer(c, a) {
 		return
 	}
-	if c.orphan == nil {
+	if c.abandoned == nil {
 		return
 	}
 	c.sem.deciding[a.subject] = true
@@ -215,7 +215,7 @@ func (l *limit) offer(from *conn, a *admission) bool {
 func (c *conn) decide(l *limit, a *admission, since time.Time, ours bool) {
 	ctx, cancel := context.WithDeadline(context.Background(), since.Add(trusted-permitWait/8))
 	defer cancel()
-	free := c.orphan(ctx, l.name, a.PermitRequest)
+	free := c.abandoned(ctx, l.name, a.PermitRequest)
 	_ = c.p.do(context.Background(), local, "decided", a.subject, func(o *op) {
 		o.reply(nil)
 		delete(c.sem.deciding, a.subject)
@@ -252,8 +252,8 @@ func (s *semaphore) lapse(c *conn) {
 	}
 }
 
-// OnOrphan implements wire.Semaphore.
-func (c *conn) OnOrphan(fn wire.Orphan) { c.orphan = fn }
+// OnAbandoned implements wire.Semaphore.
+func (c *conn) OnAbandoned(fn wire.AbandonedFunc) { c.abandoned = fn }
 
 // DeclareLimit implements wire.Semaphore.
 func (c *conn) DeclareLimit(ctx context.Context, l wire.Limit) (wire.Limit, error) {

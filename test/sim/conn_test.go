@@ -27,7 +27,7 @@ func (c *conn) request(ctx context.Context, name, key string, effect func() erro
 // Close implements wire.Transport.
 func (c *conn) Close() error { return nil }
 
-// PublishTask implements wire.Queue.
+// PublishTask implements wire.WorkQueue.
 func (c *conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	o := &op{p: c.p, kind: network, name: "PublishTask", key: string(ref.Attempt), twice: true}
 	o.effect = func(o *op) {
@@ -41,7 +41,7 @@ func (c *conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) e
 	return c.p.stand(ctx, o)
 }
 
-// PublishResult implements wire.Queue.
+// PublishResult implements wire.WorkQueue.
 func (c *conn) PublishResult(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	o := &op{p: c.p, kind: network, name: "PublishResult", key: string(ref.Attempt), twice: true}
 	o.effect = func(o *op) {
@@ -54,12 +54,12 @@ func (c *conn) PublishResult(ctx context.Context, ref wire.TaskRef, data []byte)
 	return c.p.stand(ctx, o)
 }
 
-// FetchTasks implements wire.Queue.
+// FetchTasks implements wire.WorkQueue.
 func (c *conn) FetchTasks(ctx context.Context, pool string, n int) ([]wire.Delivery, error) {
 	return c.fetch(ctx, &c.n.tasks, "FetchTasks", pool, n, func(ref wire.TaskRef) bool { return ref.Pool == pool })
 }
 
-// FetchResults implements wire.Queue.
+// FetchResults implements wire.WorkQueue.
 func (c *conn) FetchResults(ctx context.Context, coordinator string, n int) ([]wire.Delivery, error) {
 	return c.fetch(ctx, &c.n.results, "FetchResults", coordinator, n,
 		func(ref wire.TaskRef) bool { return ref.Coordinator == coordinator })
@@ -128,12 +128,12 @@ func (d *delivery) Release(ctx context.Context) error {
 	})
 }
 
-// PurgeRun implements wire.Queue.
+// PurgeRun implements wire.WorkQueue.
 func (c *conn) PurgeRun(ctx context.Context, run string, _ []string) error {
 	return c.request(ctx, "PurgeRun", run, func() error { c.n.purge(run); return nil })
 }
 
-// HighWater implements wire.Queue.
+// HighWater implements wire.WorkQueue.
 func (c *conn) HighWater(ctx context.Context, pools []string) (mark wire.HighWater, err error) {
 	err = c.request(ctx, "HighWater", "", func() error { mark = c.n.highWater(pools); return nil })
 	return mark, err
@@ -257,7 +257,7 @@ func (c *conn) GetKey(ctx context.Context, pool, run, recipient string) (sealed 
 	return sealed, err
 }
 
-// seen is what the listeners know about a worker.
+// seen is the listeners' knowledge of a worker.
 type seen struct {
 	wire.Heartbeat
 	at time.Time
@@ -411,8 +411,8 @@ func (c *conn) Workers(ctx context.Context) (list []wire.Worker, err error) {
 	return list, err
 }
 
-// WatchWorkers implements wire.Presence.
-func (c *conn) WatchWorkers(ctx context.Context, fn func(wire.Heartbeat)) error {
+// SubscribeHeartbeats implements wire.Presence.
+func (c *conn) SubscribeHeartbeats(ctx context.Context, fn func(wire.Heartbeat)) error {
 	return c.watch(ctx, false, func(m any) { fn(m.(wire.Heartbeat)) })
 }
 
@@ -421,8 +421,8 @@ func (c *conn) Control(ctx context.Context, _ string, m wire.Control) error {
 	return c.request(ctx, "Control", m.Kind, func() error { c.n.tell(true, m); return nil })
 }
 
-// WatchControl implements wire.Presence.
-func (c *conn) WatchControl(ctx context.Context, _ string, fn func(wire.Control)) error {
+// SubscribeControl implements wire.Presence.
+func (c *conn) SubscribeControl(ctx context.Context, _ string, fn func(wire.Control)) error {
 	return c.watch(ctx, true, func(m any) { fn(m.(wire.Control)) })
 }
 

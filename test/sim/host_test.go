@@ -40,7 +40,7 @@ func (h *host) start() {
 	}
 	d := &workerDisk{h: h, j: j, path: filepath.Join(h.dir, "worker.journal"), left: map[string]bool{}}
 	for _, e := range j.Pending() {
-		d.left[string(e.Ref.Attempt)] = e.Phase == journal.Started
+		d.left[string(e.Ref.Attempt)] = e.Status == journal.Started
 	}
 	d.note()
 	h.disk = d
@@ -166,13 +166,13 @@ func (d *workerDisk) Done(ref wire.TaskRef) error {
 	return d.write("done", ref, false, func() error { return d.j.Done(ref) })
 }
 
-func (d *workerDisk) Room() error {
+func (d *workerDisk) CheckSpace() error {
 	return d.p.do(context.Background(), disk, "journal room", "", func(o *op) {
 		if d.h.full {
 			o.reply(errFull)
 			return
 		}
-		o.reply(d.j.Room())
+		o.reply(d.j.CheckSpace())
 	})
 }
 
@@ -185,10 +185,10 @@ func (w *world) holds(attempt string) bool {
 		}
 		for _, e := range h.disk.j.Pending() {
 			won, claimed := w.nats.claims[wire.ClaimSubject(e.Ref)]
-			lost := e.Phase == journal.Intended && claimed && won.Nonce != e.Nonce
+			lost := e.Status == journal.Intended && claimed && won.Nonce != e.Nonce
 			// Operations that an earlier process has started stay in the journal if their end could not be written.
 			lost = lost || w.calm && h.disk.left[attempt]
-			if string(e.Ref.Attempt) == attempt && e.Phase != journal.Ended && !lost {
+			if string(e.Ref.Attempt) == attempt && e.Status != journal.Ended && !lost {
 				return true
 			}
 		}

@@ -231,7 +231,7 @@ type conn struct {
 	since   time.Time // when the connection was established or restored
 	downAt  time.Time // zero while it is up
 	fetched map[wire.AttemptID]time.Time
-	orphan  wire.Orphan
+	abandoned  wire.AbandonedFunc
 	asked   bool
 	sem     semaphore
 }

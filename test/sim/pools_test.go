@@ -201,7 +201,7 @@ func (w *world) poolOf(name string) string {
 // form.
 func (w *world) ready(pool string) (names []string) {
 	for _, s := range w.sites {
-		if !s.applying || s.at > 0 { // later plans also delete, and this function does not know what waits for deletions
+		if !s.applying || s.at > 0 { // later plans also delete; this function does not know the order of deletions
 			continue
 		}
 		g := s.goals[s.at]

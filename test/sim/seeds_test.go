@@ -99,8 +99,8 @@ var exposing = map[guard]uint64{
 // teamGuards are the guards whose absence only seeds with a team can show.
 var teamGuards = []guard{guardWrites, guardReads, guardKeeps, guardOrder, guardObjects}
 
-// enough is a number of seeds of which at least one shows that a guard is disabled, also after changes of the product.
-// A fifth of them simulate teams.
+// enough is a number of seeds that always includes one which shows that a guard is disabled, also after changes of the
+// product. A fifth of them simulate teams.
 const enough = 150
 
 func TestEachGuardIsNeeded(t *testing.T) {

@@ -133,9 +133,9 @@ func (c *command) run(ctx context.Context, steal string) string {
 	if err != nil {
 		panic(err)
 	}
-	orphans := &coordinator.Orphans{Store: store, Claims: conn, Now: c.p.now, NewID: c.p.id}
+	abandoned := &coordinator.Orphans{Store: store, Claims: conn, Now: c.p.now, NewID: c.p.id}
 	h := hub.New(conn, c.name)
-	h.Decide(orphans.Decide)
+	h.Decide(abandoned.Decide)
 	c.session = operation.Session{
 		Workspace: "default", EngineVersion: "1.12.6", Hub: h, Keyring: ring, Store: store, Package: packageOf,
 		WorkerWait: 10 * time.Second, Parallelism: placement.Parallelism(w.options.slots), Rules: w.options.rules(),

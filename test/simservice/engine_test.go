@@ -35,7 +35,7 @@ func (w *world) script(message string) script {
 	}
 }
 
-// order is a requested run: what its requester knows of it, and its outcome. The world's lock guards it.
+// order is a requested run: the facts that its requester knows, and its outcome. The world's lock guards it.
 type order struct {
 	message  string
 	space    *space

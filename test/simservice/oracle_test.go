@@ -135,7 +135,7 @@ func (w *world) sorted(m map[string]*record.Run) (list []*record.Run) {
 	return list
 }
 
-// changes reports whether a run waits for the earlier runs of its workspace.
+// waitsInLine reports whether a run waits for the earlier runs of its workspace.
 func waitsInLine(r *record.Run) bool { return !r.PlanOnly && !r.SavePlan }
 
 // turn checks that a run proceeded only in its turn.

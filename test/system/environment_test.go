@@ -22,7 +22,7 @@ resource "terraform_data" "a" {
 
 const travellingSecret = "sealed-7c1e0f"
 
-// commandOf creates a site whose coordinator has variables in its environment, some of which millipede.hcl names.
+// commandOf creates a site whose coordinator has variables in its environment; millipede.hcl names some of them.
 func commandOf(t *testing.T) *site.Site {
 	s := site.New(t, "")
 	s.Write("main.tf", fmt.Sprintf(showsEnvironment, s.Cloud))

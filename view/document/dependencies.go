@@ -17,7 +17,7 @@ type dependenciesForm struct {
 	Keeps   []string `json:"keeps"`
 }
 
-// dependenciesOf returns the form of what a plan depends on; nil for a plan without this information.
+// dependenciesOf returns the form of a plan's dependencies; nil for a plan without this information.
 func dependenciesOf(p *plan.Plan) *dependenciesForm {
 	r := p.Dependencies
 	if r == nil {

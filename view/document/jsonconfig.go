@@ -122,7 +122,7 @@ type configForm struct {
 	schemas *values.Schemas
 	// providers are the provider configurations of all modules, by key.
 	providers map[string]jsonProviderConfig
-	// alone restricts the form to what the module itself contains.
+	// alone restricts the form to the content of the module itself.
 	alone bool
 }
 

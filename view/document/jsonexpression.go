@@ -64,7 +64,7 @@ func referenceForms(r *addr.Reference) []string {
 	return out
 }
 
-// repetitionForms returns the forms of count and for_each, at most one of which is not nil.
+// repetitionForms returns the forms of count and for_each; at least one of them is nil.
 func repetitionForms(count, forEach hcl.Expression) (*jsonExpression, *jsonExpression) {
 	if f := expressionForm(count); !f.isEmpty() {
 		return f, nil

@@ -80,7 +80,7 @@ func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte,
 	return planJSON(p, tree, schemas, false)
 }
 
-// PlanWithDependenciesJSON returns the same with what the plan depends on, which OpenTofu's form does not have.
+// PlanWithDependenciesJSON returns the same with the plan's dependencies, which OpenTofu's form does not have.
 func PlanWithDependenciesJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte, error) {
 	return planJSON(p, tree, schemas, true)
 }

@@ -1,8 +1,8 @@
 // Package document makes the JSON documents and message lines that programs read: plans, states, configurations,
-// schemas, diagnostics, test results, and what happens during a run.
+// schemas, diagnostics, test results, and the events of a run.
 //
-// Their fields and format versions are those of OpenTofu; they do not change without a new version. Text for people
-// is in package view.
+// Their fields and format versions are those of OpenTofu; they do not change without a new version. Text for people is
+// in package view.
 package document
 
 import (

@@ -76,7 +76,7 @@ func IDOf(d program.Description) (key, id string) {
 // Seconds formats a duration in whole seconds: 0s, 1m4s.
 func Seconds(d time.Duration) string { return d.Round(time.Second).String() }
 
-// WaitText describes what vertices wait for, and who holds it.
+// WaitText describes the limits or workers that vertices wait for, and the holders of these limits.
 func WaitText(w coordinator.Wait) string {
 	what := fmt.Sprintf("a worker of the pool %q", w.Pool)
 	if w.Limit != "" {
@@ -106,7 +106,8 @@ func WaitText(w coordinator.Wait) string {
 // shownHolders is the maximum number of runs that are listed as holders of permits.
 const shownHolders = 5
 
-// holders says which other runs hold permits, and what makes those free that no process will give back.
+// holders names the other runs that hold permits. If no process will release some of them, it says how a user can free
+// them.
 func holders(list []coordinator.Holder) string {
 	text := ""
 	for i, h := range list {
@@ -131,7 +132,7 @@ func HolderText(h coordinator.Holder) string {
 	resume := fmt.Sprintf("%s runs resume %s", diag.Program(), h.Run)
 	switch h.State {
 	case loop.HolderMute:
-		text += ". Its process does not answer: it may be stopped. Let it go on, or end it and resume the run: " + resume
+		text += ". Its process does not answer: it may be stopped. Let it continue, or end it and resume the run: " + resume
 	case loop.HolderGone:
 		text += ". Its process has ended, and what it began may still be running. They are free when the run is resumed " +
 			"in its directory (" + resume + "), when its operations in doubt are resolved, or a day after they were asked for"

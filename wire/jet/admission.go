@@ -177,13 +177,13 @@ func (l *limitUse) resolve(a admission, ours bool) {
 			return // given to its owner, or perhaps given
 		}
 	}
-	if l.s.orphan == nil {
+	if l.s.abandoned == nil {
 		return
 	}
 	deadline := a.since.Add(l.s.trustWindow())
 	ctx, cancel := context.WithDeadline(c.ctx, deadline.Add(-l.s.wait/8))
 	defer cancel()
-	if !l.s.orphan(ctx, a.Limit, a.Request) {
+	if !l.s.abandoned(ctx, a.Limit, a.Request) {
 		return
 	}
 	l.mu.Lock()

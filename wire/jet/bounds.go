@@ -17,14 +17,14 @@ import (
 //
 // Streams of an embedded server have no bounds: only one process can reach them.
 
-// bound is how much a stream may hold: bytes on a server with room enough, and the largest message.
+// bound is how much a stream may hold: bytes on a server with enough storage, and the largest message.
 type bound struct{ bytes, message int64 }
 
 const (
 	mib = 1 << 20
-	// roomy is the storage for which the bounds are made, in bytes: that of deploy/nats, for six pools. An account that
-	// may store less gets its part of each bound.
-	roomy = 20 << 30
+	// ampleStorage is the storage for which the bounds are made, in bytes: that of deploy/nats, for six pools. An account
+	// that may store less gets its part of each bound.
+	ampleStorage = 20 << 30
 	// leastBytes is the least bound of a stream in bytes.
 	leastBytes = 8 * mib
 )
@@ -56,7 +56,7 @@ func boundOf(stream string) bound {
 func (t *topology) share(ctx context.Context, bytes int64, replicas int) int64 {
 	allowed, err := t.allowed.get(func() (int64, error) { return t.c.allowedBytes(ctx, replicas) })
 	if err != nil || allowed < 0 {
-		allowed = roomy
+		allowed = ampleStorage
 	}
 	if t.found > 0 {
 		allowed = min(allowed, t.found)
@@ -66,10 +66,10 @@ func (t *topology) share(ctx context.Context, bytes int64, replicas int) int64 {
 
 // part returns the part of a bound for storage of that many bytes.
 func part(bytes, storage int64) int64 {
-	if storage >= roomy {
+	if storage >= ampleStorage {
 		return bytes
 	}
-	return max(bytes/1024*(storage/(roomy/1024)), leastBytes)
+	return max(bytes/1024*(storage/(ampleStorage/1024)), leastBytes)
 }
 
 // allowedBytes asks how many bytes this account may store, of streams with that many replicas; -1 for any number.
@@ -89,8 +89,8 @@ func (c *Conn) allowedBytes(ctx context.Context, replicas int) (int64, error) {
 	return info.Limits.MaxStore / int64(max(replicas, 1)), nil
 }
 
-// noRoom reports whether the server refuses a stream, or a bound, because it cannot reserve the bytes.
-func noRoom(err error) bool {
+// noSpace reports whether the server refuses a stream, or a bound, because it cannot reserve the bytes.
+func noSpace(err error) bool {
 	return isCode(err, codeStorageExceeded) || isCode(err, codeInsufficient) || isCode(err, codeNoPeers)
 }
 
@@ -99,10 +99,10 @@ func isCode(err error, code jetstream.ErrorCode) bool {
 	return errors.As(err, &apiErr) && apiErr.ErrorCode == code
 }
 
-// within calls make with the bound of a stream, or with its part of what the server can still reserve, where that is
-// less. A client is not told how much that is, so within looks for it with ever smaller bounds. One stream is made at a
-// time, because until its bound is lowered to its part it has all the room; another process may do so too, and then its
-// time is awaited.
+// within calls make with the bound of a stream, or with its part of the storage that the server can still reserve, if
+// that is less. The server does not report that amount, so within tries ever smaller bounds. One stream is made at a
+// time, because until its bound is lowered to its part it has all the storage. If another process does the same, within
+// waits for its end.
 func (t *topology) within(ctx context.Context, stream string, replicas int, make func(bytes int64) error) error {
 	b := boundOf(stream)
 	if t.c.opts.inProcess != nil || b.bytes == 0 {
@@ -116,12 +116,12 @@ func (t *topology) within(ctx context.Context, stream string, replicas int, make
 	defer func() { <-t.making }()
 	err := t.fit(ctx, stream, b, replicas, make)
 	for range 5 {
-		if !noRoom(err) || isCode(err, codeNoPeers) || sleep.For(ctx, topologyPoll) != nil {
+		if !noSpace(err) || isCode(err, codeNoPeers) || sleep.For(ctx, topologyPoll) != nil {
 			break
 		}
 		err = t.fit(ctx, stream, b, replicas, make)
 	}
-	if noRoom(err) && !isCode(err, codeNoPeers) {
+	if noSpace(err) && !isCode(err, codeNoPeers) {
 		err = fmt.Errorf("NATS has reserved all of its storage for other streams: raise max_file_store, or lower their "+
 			"bounds (nats stream edit --max-bytes): %w", err)
 	}
@@ -132,12 +132,12 @@ func (t *topology) within(ctx context.Context, stream string, replicas int, make
 func (t *topology) fit(ctx context.Context, stream string, b bound, replicas int, make func(bytes int64) error) error {
 	bytes := t.share(ctx, b.bytes, replicas)
 	err := make(bytes)
-	for room := bytes / 2; room >= leastBytes && noRoom(err); room /= 2 {
-		if err = make(room); err != nil {
+	for bytesLeft := bytes / 2; bytesLeft >= leastBytes && noSpace(err); bytesLeft /= 2 {
+		if err = make(bytesLeft); err != nil {
 			continue
 		}
-		t.found = room
-		if bytes = min(part(b.bytes, room), room); bytes < room {
+		t.found = bytesLeft
+		if bytes = min(part(b.bytes, bytesLeft), bytesLeft); bytes < bytesLeft {
 			if bytes, err = t.lower(ctx, stream, bytes); err != nil {
 				return err
 			}
@@ -146,7 +146,7 @@ func (t *topology) fit(ctx context.Context, stream string, b bound, replicas int
 			"max_file_store, and give the stream more (nats stream edit --max-bytes).", stream, b.bytes/mib, bytes/mib))
 		return nil
 	}
-	if noRoom(err) && !isCode(err, codeNoPeers) {
+	if noSpace(err) && !isCode(err, codeNoPeers) {
 		if err = make(-1); err == nil {
 			t.c.opts.Log(fmt.Sprintf("NATS has no storage left to reserve for stream %s, which gets no bound: it may "+
 				"fill the storage that all share. Raise max_file_store, or lower the bounds of other streams, and give "+
@@ -200,7 +200,7 @@ func (t *topology) bind(ctx context.Context, s jetstream.Stream) (jetstream.Stre
 	return s, nil
 }
 
-// full returns the text about a stream that accepts no more messages; empty for one that has room.
+// full returns the text about a stream that accepts no more messages; empty for one that accepts them.
 func full(info *jetstream.StreamInfo) string {
 	limit := info.Config.MaxBytes
 	if limit <= 0 {
@@ -213,7 +213,7 @@ func full(info *jetstream.StreamInfo) string {
 	return fullText(info.Config.Name, fmt.Sprintf(" (%d of %d bytes)", info.State.Bytes, limit))
 }
 
-// fullText says that a stream is full, and what to do.
+// fullText says that a stream is full, with advice for the user.
 func fullText(stream, state string) string {
 	pool, kind := poolOf(stream)
 	name, err := wire.Untoken(pool)
@@ -222,14 +222,14 @@ func fullText(stream, state string) string {
 	}
 	switch kind {
 	case resultsOfPool:
-		return fmt.Sprintf("stream %s with the results of pool %q is full%s. Results of runs that were not carried to "+
-			"an end may fill it (coordinator runs list, runs resume), or a worker of the pool that publishes what "+
-			"nobody has asked for (nats stream subjects %s). Remove those (nats stream purge --subject), or give the "+
-			"stream more room (nats stream edit --max-bytes)", stream, name, state, stream)
+		return fmt.Sprintf("stream %s with the results of pool %q is full%s. Results of runs that have not ended may "+
+			"fill it (coordinator runs list, runs resume), or a worker of the pool that publishes results that nobody has "+
+			"requested (nats stream subjects %s). Remove those (nats stream purge --subject), or give the stream more room "+
+			"(nats stream edit --max-bytes)", stream, name, state, stream)
 	case registersOfPool, keysOfPool:
-		return fmt.Sprintf("stream %s of pool %q is full%s. What runs leave there is removed an hour after their end. "+
-			"Carry runs to an end (coordinator runs list, runs resume), or give the stream more room (nats stream "+
-			"edit --max-bytes)", stream, name, state)
+		return fmt.Sprintf("stream %s of pool %q is full%s. The messages of runs are removed an hour after their end. "+
+			"End the runs (coordinator runs list, runs resume), or give the stream more room (nats stream edit "+
+			"--max-bytes)", stream, name, state)
 	}
 	return fmt.Sprintf("stream %s is full%s: give it more room (nats stream edit --max-bytes)", stream, state)
 }

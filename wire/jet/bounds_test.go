@@ -96,10 +96,10 @@ func TestAPoolThatFloodsItsStreamsLeavesOthersTheirRoom(t *testing.T) {
 		}
 	}
 	mark := must(c.HighWater(ctx, []string{"eu", "us"}))(t)
-	if err := mark.Of([]string{"us"}).Room(); err != nil {
+	if err := mark.Of([]string{"us"}).CheckSpace(); err != nil {
 		t.Errorf("the mark of the other pool reports: %v", err)
 	}
-	if err := mark.Room(); !errors.Is(err, wire.ErrStore) || !strings.Contains(err.Error(), `pool "eu" is full`) {
+	if err := mark.CheckSpace(); !errors.Is(err, wire.ErrStore) || !strings.Contains(err.Error(), `pool "eu" is full`) {
 		t.Errorf("the mark of the full pool reports: %v", err)
 	}
 
@@ -112,8 +112,8 @@ func TestAPoolThatFloodsItsStreamsLeavesOthersTheirRoom(t *testing.T) {
 	if err := c.PublishResult(ctx, attemptNo(1), nil); err != nil {
 		t.Errorf("publishing when there is space again: %v", err)
 	}
-	if mark := must(c.HighWater(ctx, []string{"eu", "us"}))(t); mark.Room() != nil {
-		t.Errorf("when there is space again the mark reports: %v", mark.Room())
+	if mark := must(c.HighWater(ctx, []string{"eu", "us"}))(t); mark.CheckSpace() != nil {
+		t.Errorf("when there is space again the mark reports: %v", mark.CheckSpace())
 	}
 }
 

@@ -201,7 +201,7 @@ type serving struct {
 	c      *Conn
 	slots  int
 	handle func(ctx context.Context, data []byte) []byte
-	next   chan *nats.Msg // what an idle goroutine takes; see answer
+	next   chan *nats.Msg // the work that an idle goroutine takes; see answer
 	calls  sync.WaitGroup
 	aside  sync.WaitGroup
 
@@ -243,8 +243,8 @@ func (s *serving) take(m *nats.Msg) {
 }
 
 // answer executes a call, and then the calls that takeAll passes to it, until there are no more. Its goroutine is
-// reused because the stack has grown to what calls need (growing it anew for each call took a twentieth of an embedded
-// plan's CPU time).
+// reused because its stack has already grown to the size that calls need: growing a new stack for each call took a
+// twentieth of an embedded plan's CPU time.
 func (s *serving) answer(m *nats.Msg) {
 	for more := true; more; m, more = <-s.next {
 		answer := s.handle(trace.Under(s.c.ctx, traceOf(m.Header)), m.Data)

@@ -31,8 +31,8 @@ func urlsOf(servers [3]*server.Server) string {
 	return servers[0].ClientURL() + "," + servers[1].ClientURL() + "," + servers[2].ClientURL()
 }
 
-// A server that was cut off from its cluster answered with what it knew, which was behind: one such answer was taken
-// for lost data, so the run froze for good and its operations ended in doubt.
+// A server that was cut off from its cluster answered with its outdated data: one such answer was taken for lost data,
+// so the run froze for good and its operations ended in doubt.
 func TestTheAnswerOfAServerWithoutItsClusterIsNoAnswer(t *testing.T) {
 	servers := cluster(t)
 	c := member(t, urlsOf(servers))
@@ -129,7 +129,7 @@ func TestAConnectionThatBeginsDuringAnElectionWaitsForIt(t *testing.T) {
 }
 
 // Somebody deleted the durable consumers "limit-default" and "pool-default" under a run, which made them at their first
-// use only. It waited for ever, and did not say for what.
+// use only. It waited for ever, and gave no reason.
 func TestADeletedConsumerIsMadeAgainUnderARun(t *testing.T) {
 	servers := cluster(t)
 	c := member(t, urlsOf(servers))

@@ -41,7 +41,7 @@ func (u *slotUse) leave(id string) {
 	delete(u.running, id)
 }
 
-// resolved is an Orphan function: it frees a permit unless an operation is in progress under it.
+// resolved is an AbandonedFunc: it frees a permit unless an operation is in progress under it.
 func (u *slotUse) resolved(_ context.Context, _ string, r wire.PermitRequest) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -70,7 +70,7 @@ func TestALimitHoldsWhileLinksAreCutAndFrozen(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { closeAll(t, c) })
-		c.OnOrphan(use.resolved)
+		c.OnAbandoned(use.resolved)
 		must(c.DeclareLimit(ctx, wire.Limit{Name: "global", Slots: slots}))(t)
 		links = append(links, link)
 		for g := range each {

@@ -105,12 +105,11 @@ func (d Durability) Warnings() []string {
 	}
 	switch d.Sync {
 	case SyncLater:
-		list = append(list, fmt.Sprintf("NATS syncs its writes every %s: a power cut takes acknowledged claims and "+
-			"results with it, and an operation may be begun twice. "+
-			"Set sync_interval to always on every server.", d.Interval))
+		list = append(list, fmt.Sprintf("NATS syncs its writes every %s: a power failure loses acknowledged claims and "+
+			"results, and an operation may be started twice. Set sync_interval to always on every server.", d.Interval))
 	case SyncUnknown:
-		list = append(list, "NATS does not tell this user when it syncs its writes. Make sure that sync_interval is "+
-			"always on every server.")
+		list = append(list, "This user may not read when NATS syncs its writes. Make sure that sync_interval is always "+
+			"on every server.")
 	}
 	return list
 }

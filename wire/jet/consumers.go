@@ -11,23 +11,25 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// A durable consumer is made at its first use. Two things can happen to it while this connection uses it: somebody
-// deletes it, and then nothing that waits for its messages goes on; or the clock of its server is set back, and then
-// what a dead process has fetched comes again only when the clock has caught up, because the server compares the times
-// of deliveries with its wall clock. So a connection that may make consumers looks at those that it uses from time to
-// time, and makes them anew. What is not acknowledged is then delivered again, in its order: first what was fetched
-// already, since that is the oldest. A message that is delivered twice is harmless; see docs/format/wire.md.
+// A durable consumer is made at its first use. Two things can happen to it while this connection uses it. Somebody may
+// delete it; then the messages that it would have delivered do not arrive. Or the clock of its server may be set back.
+// The server compares the times of deliveries with its wall clock, so messages that a dead process has fetched are
+// delivered again only when the clock has caught up.
+//
+// So a connection that may make consumers checks those that it uses from time to time, and makes them anew.
+// Unacknowledged messages are then delivered again, in their order: first those that were fetched already, since they
+// are the oldest. A message that is delivered twice is harmless; see docs/format/wire.md.
 
-// watchEvery is the interval at which a consumer in use is looked at.
-const watchEvery = 10 * time.Second
+// checkEvery is the interval at which a consumer in use is looked at.
+const checkEvery = 10 * time.Second
 
-// watched opens a consumer, and makes it anew if that is needed. It asks the server at most every watchEvery.
-func (c *Conn) watched(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) error {
+// checkConsumer opens a consumer, and makes it anew if that is needed. It asks the server at most every watchEvery.
+func (c *Conn) checkConsumer(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) error {
 	consumer, err := c.topology.consumer(ctx, stream, cfg)
 	if err != nil {
 		return err
 	}
-	if !c.topology.due(stream+"/"+cfg.Durable, time.Now(), watchEvery) {
+	if !c.topology.due(stream+"/"+cfg.Durable, time.Now(), checkEvery) {
 		return nil
 	}
 	ctx, cancel := c.bounded(ctx)
@@ -43,7 +45,7 @@ func (c *Conn) watched(ctx context.Context, stream string, cfg jetstream.Consume
 		cfg.MaxAckPending = info.Config.MaxAckPending // as somebody may have set it since
 		return c.remake(ctx, stream, cfg)
 	case err != nil && temporary(problem(err)):
-		return nil // what follows will tell
+		return nil // the next request will show it
 	}
 	return problem(err)
 }
@@ -57,8 +59,8 @@ func clockWentBack(info *jetstream.ConsumerInfo) bool {
 
 // remake deletes a consumer and makes it again.
 func (c *Conn) remake(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) error {
-	c.opts.Log(fmt.Sprintf("the clock of the NATS server was set back: the consumer %s of stream %s is made anew, so "+
-		"that what dead processes have fetched is delivered again", cfg.Durable, stream))
+	c.opts.Log(fmt.Sprintf("the clock of the NATS server was set back: the consumer %s of stream %s is created again, "+
+		"so that messages which dead processes have fetched are delivered again", cfg.Durable, stream))
 	if err := c.js.DeleteConsumer(ctx, stream, cfg.Durable); err != nil && !errors.Is(err,
 		jetstream.ErrConsumerNotFound) {
 		return fmt.Errorf("deleting consumer %s of stream %s: %w", cfg.Durable, stream, problem(err))
@@ -94,11 +96,11 @@ func (s *semaphore) declare(l wire.Limit) {
 	s.sizes[l.Name] = l.Slots
 }
 
-// watch looks at the consumer of a limit that this connection has declared.
-func (s *semaphore) watch(ctx context.Context, name string) error {
+// checkConsumer looks at the consumer of a limit that this connection has declared.
+func (s *semaphore) checkConsumer(ctx context.Context, name string) error {
 	l, ok := s.declared(name)
 	if !ok || !s.c.opts.Provision {
 		return nil
 	}
-	return s.c.watched(ctx, admitStream, limitConsumer(l, s.wait))
+	return s.c.checkConsumer(ctx, admitStream, limitConsumer(l, s.wait))
 }

@@ -47,11 +47,11 @@ type Embedded struct {
 	lock     *os.File
 	volatile bool // the streams are in memory
 
-	broken chan struct{} // has room for one: the server has given up writing; see recoverWrites
+	broken chan struct{} // buffers one event: the server has given up writing; see recoverWrites
 	cancel context.CancelFunc
 	group  sync.WaitGroup
 
-	mu      sync.Mutex     // guards what follows
+	mu      sync.Mutex     // guards the fields below
 	server  *server.Server // nil while it is being opened again
 	trouble error
 	conns   int

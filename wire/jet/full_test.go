@@ -63,7 +63,7 @@ func TestAnEmbeddedServerIsOpenedAgainWhenItsDiskHasRoom(t *testing.T) {
 	}
 
 	n, err := 0, error(nil)
-	for err == nil { // the block that the stream has begun may have room for some
+	for err == nil { // the block that the stream has begun may have space for some
 		n++
 		_, err = claim(n)
 	}
@@ -133,7 +133,7 @@ func TestAServerThatStoresNothingIsToldFromOneThatIsSlow(t *testing.T) {
 	if err := volume.Free(); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // room does not help any more
+	for range 2 { // space does not help any more
 		if !errors.Is(err, wire.ErrStore) {
 			t.Fatalf("publishing: %v", err)
 		}

@@ -31,7 +31,7 @@ var _ wire.Transport = (*Conn)(nil)
 type Options struct {
 	// URL is one or more servers, separated by commas. Empty for an embedded server.
 	URL string
-	// Name is what the server's connection list shows.
+	// Name is the name of the connection in the server's list.
 	Name string
 
 	// At most one kind of credentials: a .creds file, a file with an nkey seed, user and password, or a token. User and
@@ -91,9 +91,9 @@ func (o Options) ackWait(standard time.Duration) time.Duration {
 	return standard
 }
 
-// queued is the number of messages that a subscription may have received and not passed on yet. The client allocates
-// the whole queue at once: 64 KiB, instead of 512 KiB at its default, for each subscription.
-const queued = 8 << 10
+// bufferedMessages is the number of messages that a subscription may have received and not passed on yet. The client
+// allocates the whole buffer at once: 64 KiB, instead of 512 KiB at its default, for each subscription.
+const bufferedMessages = 8 << 10
 
 // Conn is one connection. It is safe for concurrent use. Close it.
 type Conn struct {
@@ -101,7 +101,7 @@ type Conn struct {
 	nc   *nats.Conn
 	js   jetstream.JetStream
 
-	// ctx ends with the connection; group waits for what runs by itself until then.
+	// ctx ends with the connection; group waits for the goroutines that run until then.
 	ctx    context.Context
 	cancel context.CancelFunc
 	group  sync.WaitGroup
@@ -200,10 +200,10 @@ func (c *Conn) natsOptions(ctx context.Context) ([]nats.Option, error) {
 		nats.Name(o.Name), nats.Timeout(timeout),
 		nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectJitter(100*time.Millisecond,
 			250*time.Millisecond),
-		nats.ReconnectBufSize(-1), // a message goes out now or not at all: nobody may act later on what was decided now
+		nats.ReconnectBufSize(-1), // a message is sent now or not at all: nobody may act later on a decision of now
 		nats.PermissionErrOnSubscribe(true),
 		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2),
-		nats.SyncQueueLen(queued),
+		nats.SyncQueueLen(bufferedMessages),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			c.link.down()
 			if err != nil && !errors.Is(err, io.EOF) && c.ctx.Err() == nil {
@@ -399,8 +399,8 @@ func temporary(err error) bool {
 		errors.Is(err, jetstream.ErrConsumerLeadershipChanged) || errors.Is(err, jetstream.ErrServerShutdown)
 }
 
-// elapsed returns the time between two readings of the clock: the longer of what the monotonic clock says, which stands
-// still while the machine sleeps, and the wall clock, which somebody may set.
+// elapsed returns the time between two readings of the clock: the longer of the times by the monotonic clock, which
+// stands still while the machine sleeps, and by the wall clock, which somebody may set.
 func elapsed(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }

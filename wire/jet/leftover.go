@@ -11,8 +11,8 @@ import (
 // Names in the server's store, below the directory of an account: streams/STREAM and streams/STREAM/obs/CONSUMER have
 // each a description and its checksum; the messages of a stream are in its msgs.
 const (
-	streamPlaces   = "jetstream/*/streams/*"
-	consumerPlaces = streamPlaces + "/obs/*"
+	streamPattern   = "jetstream/*/streams/*"
+	consumerPattern = streamPattern + "/obs/*"
 )
 
 // dropUnmade removes what a process was about to make when it ended: streams and consumers without a description, which
@@ -20,14 +20,14 @@ const (
 // messages stays, with the warning.
 func dropUnmade(dir string) error {
 	var errs []error
-	for _, places := range []string{consumerPlaces, streamPlaces} {
-		found, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(places)))
+	for _, pattern := range []string{consumerPattern, streamPattern} {
+		found, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(pattern)))
 		errs = append(errs, err)
-		for _, place := range found {
-			if unmade, err := isUnmade(place); err != nil {
+		for _, path := range found {
+			if unmade, err := isUnmade(path); err != nil {
 				errs = append(errs, err)
 			} else if unmade {
-				errs = append(errs, os.RemoveAll(place))
+				errs = append(errs, os.RemoveAll(path))
 			}
 		}
 	}
@@ -37,10 +37,10 @@ func dropUnmade(dir string) error {
 	return nil
 }
 
-func isUnmade(place string) (bool, error) {
+func isUnmade(path string) (bool, error) {
 	described := true
 	for _, name := range []string{"meta.inf", "meta.sum"} {
-		_, err := os.Stat(filepath.Join(place, name))
+		_, err := os.Stat(filepath.Join(path, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, err
 		}
@@ -49,7 +49,7 @@ func isUnmade(place string) (bool, error) {
 	if described {
 		return false, nil
 	}
-	blocks, err := filepath.Glob(filepath.Join(place, "msgs", "*.blk"))
+	blocks, err := filepath.Glob(filepath.Join(path, "msgs", "*.blk"))
 	for _, b := range blocks {
 		if info, statErr := os.Stat(b); statErr == nil && info.Size() > 0 {
 			return false, nil

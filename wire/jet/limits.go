@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// A limit is a durable consumer of the stream ADMIT, shared by all coordinators: the server hands out no more of its
-// messages than MaxAckPending unacknowledged ones, in their order, whatever dies. A permit is such a message.
+// A limit is a durable consumer of the stream ADMIT, shared by all coordinators: the server delivers its messages in
+// order, with at most MaxAckPending unacknowledged ones, even if processes die. A permit is such a message.
 
 const limitPrefix = "limit-"
 
@@ -178,8 +178,8 @@ func (c *Conn) findSilent(ctx context.Context, list []wire.LimitStatus) {
 	}
 }
 
-// readAdmissions sorts the requests of a limit. The stream keeps a message until its permit is released, and hands them
-// out in order: so what is at or before the last one handed out is held, and what is behind it waits.
+// readAdmissions sorts the requests of a limit. The stream keeps a message until its permit is released, and delivers
+// them in order. So the requests up to the last delivered one are held, and those behind it wait.
 func (c *Conn) readAdmissions(ctx context.Context, status *wire.LimitStatus, delivered uint64) error {
 	return c.eachAdmission(ctx, "admit."+wire.Token(status.Name)+".>",
 		func(m *storedMessage, r wire.PermitRequest) error {

@@ -20,7 +20,7 @@ func TestWhoStopsListeningAtOnceLeavesNoSubscription(t *testing.T) {
 	cancel()
 	for what, listen := range map[string]func() error{
 		"events":   func() error { return c.Events(gone, "run-1", func(string, []byte) {}) },
-		"controls": func() error { return c.WatchControl(gone, "default", func(wire.Control) {}) },
+		"controls": func() error { return c.SubscribeControl(gone, "default", func(wire.Control) {}) },
 	} {
 		before := c.Subscriptions()
 		if err := listen(); err != nil && !errors.Is(err, context.Canceled) {

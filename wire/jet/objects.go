@@ -20,13 +20,13 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Objects are read by requests alone. The client's own way is a push consumer, which would need the right to create
-// consumers; and whoever has that can have the server send what he likes to any subject, tasks included. It does not
-// work across accounts either.
+// Objects are read by requests alone. The client's own way is a push consumer, which needs the right to create
+// consumers; and a client with that right can have the server send arbitrary messages to any subject, tasks included.
+// It does not work across accounts either.
 
 func (b bucket) stream() string { return "OBJ_" + b.name }
 
-// info returns what the stream's leader knows of an object, or wire.ErrNotFound.
+// info returns the stream leader's information about an object, or wire.ErrNotFound.
 func (b bucket) info(ctx context.Context, name string) (*jetstream.ObjectInfo, error) {
 	m, err := b.c.lastMessage(ctx, b.stream(), b.description(name))
 	if err != nil {
@@ -189,8 +189,8 @@ const (
 	replicaPause = 20 * time.Millisecond
 )
 
-// read returns an object's content, unless ok returns an error for its size. An object of which the leader has no part
-// counts as not found; see whole.
+// read returns an object's content, unless ok returns an error for its size. If the leader has no part of the object,
+// it counts as not found; see whole.
 func (b bucket) read(ctx context.Context, name string, ok func(bytes int64) error) ([]byte, error) {
 	info, err := b.info(ctx, name)
 	for err == nil {

@@ -22,9 +22,8 @@ type OlderRunsError struct{ Runs []string }
 
 func (e *OlderRunsError) Error() string {
 	return fmt.Sprintf("the NATS server holds operations of runs that an earlier version of Millipede began, and has "+
-		"not ended: %s. "+
-		"This version keeps registers and keys in other streams, and cannot tell what those operations came to. "+
-		"Carry these runs to their end with the version that began them (coordinator runs resume)",
+		"not ended: %s. This version keeps registers and keys in other streams, and cannot determine the outcomes of "+
+		"those operations. Complete these runs with the version that began them (coordinator runs resume)",
 		strings.Join(e.Runs, ", "))
 }
 
@@ -112,7 +111,7 @@ func (c *Conn) splitResults(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range names { // what workers of runs under way publish has a place again
+	for _, name := range names { // so that messages that workers of runs in progress publish are stored again
 		if pool, kind := poolOf(name); kind == registersOfPool {
 			if err := c.topology.ensure(ctx, resultsPrefix+pool); err != nil {
 				return err

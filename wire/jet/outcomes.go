@@ -29,7 +29,7 @@ const (
 type outcomes struct {
 	c *Conn
 
-	mu      sync.Mutex // guards what follows, and all of the readers but their contexts
+	mu      sync.Mutex // guards the fields below, and all of the readers but their contexts
 	readers map[string]*reader
 	pools   map[string]bool // tokens of the pools whose results have a stream
 	listed  time.Time       // when the server was asked for them
@@ -179,7 +179,7 @@ func (r *reader) changed() {
 	r.wake = make(chan struct{})
 }
 
-// next returns what has arrived. The pools take turns.
+// next returns the results that have arrived. The pools take turns.
 func (o *outcomes) next(r *reader, n int) ([]wire.Delivery, <-chan struct{}, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -218,7 +218,8 @@ func (o *outcomes) pump(r *reader) {
 	}
 }
 
-// pull receives the results of one pool while somebody waits for results. What nobody has taken at the end is released.
+// pull receives the results of one pool while somebody waits for results. Results that nobody has taken at the end are
+// released.
 func (o *outcomes) pull(r *reader, pool string) {
 	cfg := resultConsumer(r.coordinator, o.c.opts.ackWait(resultAckWait))
 	cfg.FilterSubject = "result." + pool + "." + wire.Token(r.coordinator) + ".>"
@@ -276,7 +277,7 @@ func (o *outcomes) wanted(r *reader, pool string) int {
 	}
 }
 
-// FetchResults implements wire.Queue.
+// FetchResults implements wire.WorkQueue.
 func (c *Conn) FetchResults(ctx context.Context, coordinator string, n int) ([]wire.Delivery, error) {
 	if n < 1 {
 		panic("jet: a fetch of no messages")

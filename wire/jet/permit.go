@@ -151,10 +151,10 @@ func (l *limitUse) extend() {
 	}
 	l.mu.Unlock()
 	var group sync.WaitGroup
-	room := make(chan struct{}, extendAtOnce)
+	slots := make(chan struct{}, extendAtOnce)
 	for _, q := range alive {
-		room <- struct{}{}
-		group.Go(func() { l.extendOne(q); <-room })
+		slots <- struct{}{}
+		group.Go(func() { l.extendOne(q); <-slots })
 	}
 	group.Wait()
 	for _, q := range over {

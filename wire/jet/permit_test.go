@@ -26,8 +26,8 @@ func must[T any](v T, err error) func(t *testing.T) T {
 	}
 }
 
-// two returns two connections, those of alice and bob. That of alice, who holds the only permit, is over a link that
-// can fail.
+// two returns two connections, those of alice and bob. Alice holds the only permit, and her connection is over a link
+// that can fail.
 func two(t *testing.T) (alice *jet.Conn, link *jet.Link, held wire.Permit, bob *jet.Conn) {
 	t.Helper()
 	ctx := t.Context()
@@ -66,8 +66,8 @@ func patiently(ctx context.Context, c *jet.Conn, r wire.PermitRequest) <-chan er
 
 func TestAPausedHolderKeepsItsPermitAndLearnsSoWhenItWakesUp(t *testing.T) {
 	alice, link, held, bob := two(t)
-	bob.OnOrphan(func(context.Context, string, wire.PermitRequest) bool {
-		t.Error("the function Orphan was called for a permit whose holder is alive")
+	bob.OnAbandoned(func(context.Context, string, wire.PermitRequest) bool {
+		t.Error("the AbandonedFunc was called for a permit whose holder is alive")
 		return true
 	})
 	waiting, cancel := context.WithTimeout(t.Context(), 3*ackWait)
@@ -90,7 +90,7 @@ func TestAPausedHolderKeepsItsPermitAndLearnsSoWhenItWakesUp(t *testing.T) {
 
 func TestAHolderThatWasCutOffLearnsThatItsPermitWasFreed(t *testing.T) {
 	_, link, held, bob := two(t)
-	bob.OnOrphan(func(_ context.Context, _ string, r wire.PermitRequest) bool { return r.Coordinator == "alice" })
+	bob.OnAbandoned(func(_ context.Context, _ string, r wire.PermitRequest) bool { return r.Coordinator == "alice" })
 	link.Cut()
 	mine := must(bob.Acquire(t.Context(), "global", request("bob", "b1")))(t)
 	link.Heal()
@@ -109,7 +109,7 @@ func TestAHolderThatWasCutOffLearnsThatItsPermitWasFreed(t *testing.T) {
 func TestAHolderThatWasCutOffForAMomentGetsItsPermitBack(t *testing.T) {
 	alice, link, held, bob := two(t)
 	asked := make(chan struct{}, 100)
-	bob.OnOrphan(func(context.Context, string, wire.PermitRequest) bool { asked <- struct{}{}; return false })
+	bob.OnAbandoned(func(context.Context, string, wire.PermitRequest) bool { asked <- struct{}{}; return false })
 	waiting, cancel := context.WithCancel(t.Context())
 	got := patiently(waiting, bob, request("bob", "b1"))
 	link.Cut()

@@ -26,16 +26,16 @@ type presence struct {
 	c    *Conn
 	once lazy[struct{}]
 
-	mu      sync.Mutex // guards what follows
-	workers map[member]*lastHeartbeat
-	members map[string]int // how many workers are known, by pool
-	rates   map[string]*rate
-	watch   map[*watcher]bool
+	mu          sync.Mutex // guards the fields below
+	workers     map[member]*lastHeartbeat
+	members     map[string]int // how many workers are known, by pool
+	rates       map[string]*rate
+	subscribers map[*subscriber]bool
 	// announced is closed when a call of Workers has waited for announcements; nil before the first call, and after
 	// one that was given up. heard says that one has waited.
 	announced chan struct{}
 	heard     bool
-	beat      chan struct{} // has room for one: a heartbeat came
+	beat      chan struct{} // buffers one event: a heartbeat came
 }
 
 // member identifies a worker within one pool. Every sender of a pool may use any name, so a name alone identifies
@@ -50,7 +50,7 @@ type lastHeartbeat struct {
 func (p *presence) init(c *Conn) {
 	p.c = c
 	p.workers, p.members, p.rates = map[member]*lastHeartbeat{}, map[string]int{}, map[string]*rate{}
-	p.watch = map[*watcher]bool{}
+	p.subscribers = map[*subscriber]bool{}
 	p.beat = make(chan struct{}, 1)
 }
 
@@ -74,14 +74,14 @@ func (p *presence) start(ctx context.Context) error {
 	return err
 }
 
-// watcher is a function that is not called any more once its watch has ended.
-type watcher struct {
+// subscriber is a function that is not called any more once its subscription has ended.
+type subscriber struct {
 	mu    sync.Mutex // held during a call
 	ended bool
 	fn    func(wire.Heartbeat)
 }
 
-func (w *watcher) call(h wire.Heartbeat) {
+func (w *subscriber) call(h wire.Heartbeat) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.ended {
@@ -89,7 +89,7 @@ func (w *watcher) call(h wire.Heartbeat) {
 	}
 }
 
-func (w *watcher) end() {
+func (w *subscriber) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended = true
@@ -109,14 +109,14 @@ func (p *presence) take(subject string, data []byte, now time.Time) {
 	}
 	p.mu.Lock()
 	known := p.note(h, now)
-	watchers := slices.Collect(maps.Keys(p.watch))
+	subscribers := slices.Collect(maps.Keys(p.subscribers))
 	p.mu.Unlock()
 	if !known {
 		p.c.complaints.log(p.c.opts.Log, "members "+h.Pools[0], fmt.Sprintf("pool %s has more than %d workers; the "+
 			"others are ignored", h.Pools[0], maxMembers))
 		return
 	}
-	for _, w := range watchers {
+	for _, w := range subscribers {
 		w.call(h)
 	}
 	select {
@@ -252,19 +252,19 @@ func (p *presence) all() bool {
 	return p.c.opts.Workers > 0 && len(p.workers) >= p.c.opts.Workers
 }
 
-// WatchWorkers implements wire.Presence.
-func (c *Conn) WatchWorkers(ctx context.Context, fn func(wire.Heartbeat)) error {
+// SubscribeHeartbeats implements wire.Presence.
+func (c *Conn) SubscribeHeartbeats(ctx context.Context, fn func(wire.Heartbeat)) error {
 	p := &c.presence
 	if err := p.start(ctx); err != nil {
 		return err
 	}
-	w := &watcher{fn: fn}
+	w := &subscriber{fn: fn}
 	p.mu.Lock()
-	p.watch[w] = true
+	p.subscribers[w] = true
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
-		delete(p.watch, w)
+		delete(p.subscribers, w)
 		p.mu.Unlock()
 		w.end()
 	}()
@@ -289,8 +289,8 @@ func (c *Conn) Control(ctx context.Context, pool string, m wire.Control) error {
 	return nil
 }
 
-// WatchControl implements wire.Presence.
-func (c *Conn) WatchControl(ctx context.Context, pool string, fn func(wire.Control)) error {
+// SubscribeControl implements wire.Presence.
+func (c *Conn) SubscribeControl(ctx context.Context, pool string, fn func(wire.Control)) error {
 	handle := func(m *nats.Msg) {
 		control, err := wire.DecodeControl(m.Data)
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// PurgeRun implements wire.Queue. It only marks the run's registers as done. A later PurgeRun empties them, when no
+// PurgeRun implements wire.WorkQueue. It only marks the run's registers as done. A later PurgeRun empties them, when no
 // worker can be left that has fetched one of the run's tasks and not claimed it. (Embedded servers empty them when they
 // close, because no worker outlives them.)
 func (c *Conn) PurgeRun(ctx context.Context, run string, used []string) error {
@@ -202,8 +202,8 @@ func (c *Conn) emptyPool(ctx context.Context, stream, pool string, grace time.Du
 		if now.Sub(mark.Time) < grace {
 			return nil
 		}
-		// What the end of the run could not remove goes, too. The mark goes last, so that a crash in between leaves the rest
-		// to the next one.
+		// This also removes messages that the end of the run could not remove. The mark is removed last, so that a crash in
+		// between leaves the rest to the next purge.
 		token := strings.TrimPrefix(mark.Subject, done)
 		for of, subject := range map[string]string{keysPrefix: "key." + pool + "." + token + ".*",
 			resultsPrefix: "result." + pool + ".*." + token + ".*"} {

@@ -28,11 +28,11 @@ const (
 	topologyPoll = 250 * time.Millisecond
 )
 
-// PublishTask implements wire.Queue. It first creates the pool's consumer, registers, keys, bucket and the stream of
-// its results if they do not exist, so that workers need no permission for that.
+// PublishTask implements wire.WorkQueue. It first creates the pool's consumer, registers, keys, bucket and the stream
+// of its results if they do not exist, so that workers need no permission for that.
 func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	if c.opts.Provision {
-		if err := c.watched(ctx, tasksStream, poolConsumer(ref.Pool, c.opts.ackWait(taskAckWait))); err != nil {
+		if err := c.checkConsumer(ctx, tasksStream, poolConsumer(ref.Pool, c.opts.ackWait(taskAckWait))); err != nil {
 			return err
 		}
 		if err := c.preparePool(ctx, ref.Pool); err != nil {
@@ -47,7 +47,7 @@ func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) e
 	return nil
 }
 
-// PublishResult implements wire.Queue.
+// PublishResult implements wire.WorkQueue.
 func (c *Conn) PublishResult(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	if err := c.topology.ensure(ctx, resultsStream(ref.Pool)); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (c *Conn) publish(ctx context.Context, m *nats.Msg, id string) error {
 	return c.store(ctx, m, opts...)
 }
 
-// FetchTasks implements wire.Queue.
+// FetchTasks implements wire.WorkQueue.
 func (c *Conn) FetchTasks(ctx context.Context, pool string, n int) ([]wire.Delivery, error) {
 	list, err := c.fetch(ctx, tasksStream, poolConsumer(pool, c.opts.ackWait(taskAckWait)), n)
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *Conn) fetch(ctx context.Context, stream string, cfg jetstream.ConsumerC
 	}
 	for {
 		if c.opts.Provision {
-			if err := c.watched(ctx, stream, cfg); err != nil && !temporary(err) {
+			if err := c.checkConsumer(ctx, stream, cfg); err != nil && !temporary(err) {
 				return nil, err
 			}
 		}
@@ -224,7 +224,7 @@ func (d *delivery) Release(ctx context.Context) error {
 	return fmt.Errorf("releasing %s: %w", d.ref.Attempt, problem(err))
 }
 
-// HighWater implements wire.Queue.
+// HighWater implements wire.WorkQueue.
 func (c *Conn) HighWater(ctx context.Context, pools []string) (wire.HighWater, error) {
 	if err := c.writable(ctx); err != nil {
 		return wire.HighWater{}, err
@@ -294,9 +294,9 @@ func (c *Conn) HighWater(ctx context.Context, pools []string) (wire.HighWater, e
 // replicaSilence is how long the leader of a stream may have heard nothing from a replica that counts.
 const replicaSilence = 2 * time.Second
 
-// authoritative returns wire.ErrUnanswered for the answer of a server that cannot know what a replicated stream holds:
-// one that knows no leader, or does not lead, or does not hear from a majority of the servers. A server that is cut off
-// from its cluster still answers, and takes itself for the leader for up to 17 seconds.
+// authoritative returns wire.ErrUnanswered if the answering server cannot know the content of a replicated stream: if
+// it knows no leader, or is not the leader, or does not hear from a majority of the servers. A server that is cut off
+// from its cluster still answers, and considers itself the leader for up to 17 seconds.
 func authoritative(info *jetstream.StreamInfo) error {
 	cluster := info.Cluster
 	if cluster == nil || info.Config.Replicas < 2 {
@@ -321,7 +321,7 @@ func authoritative(info *jetstream.StreamInfo) error {
 	return nil
 }
 
-// bucketInfo returns what the server says of a bucket's stream; nil if nobody has made it.
+// bucketInfo returns the server's information about a bucket's stream; nil if nobody has made it.
 func (c *Conn) bucketInfo(ctx context.Context, b bucket) (*jetstream.StreamInfo, error) {
 	s, err := c.existing(ctx, b.stream())
 	if s == nil || err != nil {

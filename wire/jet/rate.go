@@ -9,9 +9,9 @@ import (
 // The rate at which a pool's heartbeats are processed. A thousand workers send a megabyte a second.
 const (
 	maxMembers   = 1024
-	memberMemory = time.Minute // after what silence a worker makes room for another one
+	memberMemory = time.Minute // after what silence a worker is replaced by another one
 	bytesASecond = 4 << 20
-	leastCost    = 512 // what looking at a message costs, however short it is
+	leastCost    = 512 // the cost of reading a message, however short it is
 	maxRates     = 4096
 	pendingBeats = 64 << 10 // heartbeats that wait to be looked at
 	pendingBytes = 16 << 20
@@ -52,7 +52,7 @@ func poolToken(subject string) string {
 	return pool
 }
 
-// rateLimitedLog are logged once a minute of each kind, whoever causes them.
+// rateLimitedLog are logged at most once a minute for each kind, regardless of their sender.
 type rateLimitedLog struct {
 	mu   sync.Mutex // guards said
 	said map[string]time.Time

@@ -16,16 +16,16 @@ import (
 )
 
 // A NATS server remembers the first write of a stream that failed, and refuses all later ones, without an answer, until
-// it is started anew: also when the disk has room again. So the embedded server is closed and opened again, over the
+// it is started anew: also when the disk has space again. So the embedded server is closed and opened again, over the
 // same streams, once its disk takes writes. Connections see that as they see the restart of any server.
 
 const (
 	// mendEvery is how often the disk is tried while it takes no writes.
 	mendEvery = 250 * time.Millisecond
-	// mendRoom is how many bytes must fit on the disk before the server is opened again.
-	mendRoom = 1 << 20
-	// roomName is the file that they are tried with.
-	roomName = "room"
+	// mendBytes is how many bytes must fit on the disk before the server is opened again.
+	mendBytes = 1 << 20
+	// mendName is the file that they are tried with.
+	mendName = "room"
 )
 
 // writeFailed tells whether a line of the server's log says that it has given up writing.
@@ -86,12 +86,12 @@ func (e *Embedded) recoverWrites(ctx context.Context) {
 
 // tryDisk writes as much as the server must be able to write.
 func (e *Embedded) tryDisk() error {
-	path := filepath.Join(e.dir, roomName)
+	path := filepath.Join(e.dir, mendName)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(make([]byte, mendRoom))
+	_, err = f.Write(make([]byte, mendBytes))
 	if err == nil {
 		err = f.Sync()
 	}
@@ -109,7 +109,7 @@ func (e *Embedded) reopen() error {
 		old.WaitForShutdown()
 	}
 	select {
-	case <-e.broken: // what the old one said last
+	case <-e.broken: // the last answer of the old server
 	default:
 	}
 	ns, err := startServer(e.dir, e.log, e.failed)

@@ -17,18 +17,19 @@ import (
 // semaphore has this connection's requests for permits of all limits. A connection acts for one coordinator, which all
 // its requests must name, because a permit that was delivered elsewhere is offered to the coordinator by name.
 //
-// Admission messages are handed to whichever coordinator pulls. What is not its own, it offers to the owner; what has
-// no owner, it asks the Orphan function about. docs/adr has why this never frees a slot too early:
+// Admission messages are delivered to any coordinator that pulls. It offers messages of other coordinators to their
+// owners; for a message whose owner is gone, it calls the AbandonedFunc. docs/adr has why this never frees a slot too
+// early:
 //   - A delivery is trusted for the ack wait, counted from the moment at which this process asked for it, so before the
 //     server may hand the message to anybody else. After that it counts for nothing.
 //   - An extension counts when it is confirmed while the delivery is trusted.
 type semaphore struct {
-	c      *Conn
-	wait   time.Duration // the ack wait
-	orphan wire.Orphan
-	boot   lazy[struct{}]
+	c         *Conn
+	wait      time.Duration // the ack wait
+	abandoned wire.AbandonedFunc
+	boot      lazy[struct{}]
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	limits map[string]*limitUse
 	sizes  map[string]int // of the limits that this connection has declared
 	owner  string         // the coordinator that this connection acts for; empty until it asks for a permit
@@ -47,9 +48,9 @@ func (s *semaphore) trustWindow() time.Duration { return s.wait - s.wait/8 }
 type limitUse struct {
 	s    *semaphore
 	name string
-	wake chan struct{} // has room for one: somebody waits
+	wake chan struct{} // buffers one event: somebody waits
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	requests map[string]*request
 	left     map[string]leftover
 	deciding map[string]bool
@@ -89,8 +90,8 @@ type leftover struct {
 	since time.Time
 }
 
-// OnOrphan implements wire.Semaphore.
-func (c *Conn) OnOrphan(fn wire.Orphan) { c.semaphore.orphan = fn }
+// OnAbandoned implements wire.Semaphore.
+func (c *Conn) OnAbandoned(fn wire.AbandonedFunc) { c.semaphore.abandoned = fn }
 
 func (s *semaphore) limit(name string) *limitUse {
 	s.mu.Lock()
@@ -194,7 +195,7 @@ func (l *limitUse) await(ctx context.Context, q *request) error {
 		if done, err := l.granting(ctx, q, l.s.wait); done || err != nil {
 			return err
 		}
-		if err := l.s.watch(ctx, l.name); err != nil && ctx.Err() == nil && !temporary(err) {
+		if err := l.s.checkConsumer(ctx, l.name); err != nil && ctx.Err() == nil && !temporary(err) {
 			return err
 		}
 		if _, err := l.s.c.limit(ctx, l.name); errors.Is(err, wire.ErrNotFound) {

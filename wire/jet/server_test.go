@@ -176,7 +176,7 @@ func TestAWorkerFindsOutWhatItIsNotPermitted(t *testing.T) {
 	if err := worker.Serve(t.Context(), "us", 1, nil); !errors.Is(err, wire.ErrDenied) {
 		t.Errorf("serving another pool: %v", err)
 	}
-	if err := worker.WatchControl(t.Context(), "us", nil); !errors.Is(err, wire.ErrDenied) {
+	if err := worker.SubscribeControl(t.Context(), "us", nil); !errors.Is(err, wire.ErrDenied) {
 		t.Errorf("watching another pool: %v", err)
 	}
 }
@@ -324,7 +324,7 @@ func TestAServerThatMayLoseWhatItAcknowledgedIsWarnedAbout(t *testing.T) {
 		t.Fatalf("%d warnings: %v", n, d.Warnings())
 	}
 	// Each command and each run of the service warned of both, also of the shipped configuration, where both are as they
-	// should be: there is one server, and it does not tell this user when it syncs.
+	// should be: there is one server, and it may not read when it syncs.
 	if w := coordinator.Dangers(t.Context()); len(w) != 0 {
 		t.Errorf("a command warns of what may be right: %v", w)
 	}

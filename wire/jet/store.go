@@ -71,7 +71,7 @@ func reachedBound(err error) bool {
 		strings.Contains(apiErr.Description, tooManyMessages))
 }
 
-// tooFull tells a publisher which stream is full, and what to do.
+// tooFull tells a publisher which stream is full, with advice for the user.
 func tooFull(err error, subject string) error {
 	t := strings.SplitN(subject, ".", 3)
 	stream := map[string]string{"task": tasksStream, "admit": admitStream, "claim": claimsPrefix, "done": claimsPrefix,
@@ -167,7 +167,7 @@ func refusedStore(e *jetstream.APIError) bool {
 
 // checks records when the streams were last asked whether they take writes, and their answers.
 type checks struct {
-	mu  sync.Mutex // guards what follows
+	mu  sync.Mutex // guards the fields below
 	at  time.Time
 	err error
 }

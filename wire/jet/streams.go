@@ -33,7 +33,7 @@ func claimsStream(pool string) string  { return claimsPrefix + wire.Token(pool) 
 func keysStream(pool string) string    { return keysPrefix + wire.Token(pool) }
 func resultsStream(pool string) string { return resultsPrefix + wire.Token(pool) }
 
-// kind is what a stream of a pool holds.
+// kind is the content of a pool's stream.
 type kind byte
 
 const (
@@ -44,8 +44,8 @@ const (
 	blobsOfPool
 )
 
-// poolOf returns the token of the pool that a stream belongs to, and what it holds. For blobs the name of the pool is
-// coded as in names of buckets.
+// poolOf returns the token of the pool that a stream belongs to, and the kind of the stream. For blobs the name of the
+// pool is coded as in names of buckets.
 func poolOf(stream string) (pool string, k kind) {
 	for k, prefix := range map[kind]string{registersOfPool: claimsPrefix, keysOfPool: keysPrefix,
 		resultsOfPool: resultsPrefix, blobsOfPool: bucket{name: blobBucket}.stream() + "_"} {
@@ -132,8 +132,8 @@ type topology struct {
 	consumers map[string]*lazy[jetstream.Consumer]
 	buckets   map[string]*lazy[jetstream.ObjectStore]
 	allowed   lazy[int64] // see allowedBytes
-	// found is how many bytes the server could reserve at least when it had no room for a stream; 0 if it always had.
-	// The token of making guards it.
+	// found is how many bytes the server could reserve at least when it refused a stream for lack of storage; 0 if it
+	// never refused one. The token of making guards it.
 	found  int64
 	making chan struct{} // has a token while a stream with a bound is made; see within
 

@@ -252,14 +252,14 @@ func TestAPermitOfAConnectionThatIsCutOffIsFreedOnlyByDecisionAndConfirmTells(t 
 		held, err := alice.Acquire(ctx, "global", wire.PermitRequest{ID: "a", Coordinator: "alice"})
 		no(t, err)
 		asked := 0
-		bob.OnOrphan(func(context.Context, string, wire.PermitRequest) bool { asked++; return asked == 3 })
+		bob.OnAbandoned(func(context.Context, string, wire.PermitRequest) bool { asked++; return asked == 3 })
 		alice.Cut()
 		no(t, held.Confirm(ctx)) // nobody else may have it yet
 		begun := time.Now()
 		_, err = bob.Acquire(ctx, "global", wire.PermitRequest{ID: "b", Coordinator: "bob"})
 		no(t, err)
 		if asked != 3 || time.Since(begun) != 15*time.Second {
-			t.Errorf("Orphan was called %d times in %v", asked, time.Since(begun))
+			t.Errorf("the AbandonedFunc was called %d times in %v", asked, time.Since(begun))
 		}
 		if err := held.Confirm(ctx); !errors.Is(err, wire.ErrDisconnected) {
 			t.Errorf("while cut off: %v", err)

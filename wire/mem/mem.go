@@ -18,7 +18,7 @@ import (
 // Options are the options of a system. The zero value is a system without faults.
 type Options struct {
 	// AckWait is the time after which an unacknowledged message is redelivered, and after which the permits of a
-	// lost connection count as orphans; 0 means 5 s.
+	// lost connection count as abandoned; 0 means 5 s.
 	AckWait time.Duration
 	// Fault, if not nil, is called before each operation and returns its fault. It must not block, nor use the
 	// system.
@@ -64,12 +64,12 @@ type System struct {
 	keys           map[string][]byte
 	limits         map[string]*limit
 
-	conns    map[*Conn]bool
-	servers  []*serving
-	turn     int
-	takers   []*receiver
-	watchers []*watcher
-	workers  map[string]seen
+	conns       map[*Conn]bool
+	servers     []*serving
+	turn        int
+	takers      []*receiver
+	subscribers []*subscriber
+	workers     map[string]seen
 }
 
 // New returns an empty system.
@@ -92,11 +92,11 @@ type Conn struct {
 	done  chan struct{} // closed by Close
 
 	// Guarded by s.mu.
-	closed bool
-	since  time.Time // when the connection was made or healed
-	cutAt  time.Time // zero if it is connected
-	orphan wire.Orphan
-	asked  time.Time // when workers were asked to announce themselves, zero if they were not
+	closed    bool
+	since     time.Time // when the connection was made or healed
+	cutAt     time.Time // zero if it is connected
+	abandoned wire.AbandonedFunc
+	asked     time.Time // when workers were asked to announce themselves, zero if they were not
 }
 
 var _ wire.Transport = (*Conn)(nil)

@@ -20,8 +20,8 @@ type seen struct {
 	at time.Time
 }
 
-// watcher receives messages on the goroutine of the watching method.
-type watcher struct {
+// subscriber receives messages on the goroutine of the subscribing method.
+type subscriber struct {
 	c     *Conn
 	match func(subject string) bool
 	inbox []note
@@ -33,10 +33,10 @@ type note struct {
 	data    []byte
 }
 
-// send passes a message to all current watchers of its subject. It is not stored for later ones.
+// send passes a message to all current subscribers of its subject. It is not stored for later ones.
 func (c *Conn) send(ctx context.Context, name, subject string, data []byte) error {
 	return c.do(ctx, name, subject, func(f Fault) error {
-		for _, w := range c.s.watchers {
+		for _, w := range c.s.subscribers {
 			if !w.match(subject) || !w.c.cutAt.IsZero() {
 				continue
 			}
@@ -50,18 +50,19 @@ func (c *Conn) send(ctx context.Context, name, subject string, data []byte) erro
 	})
 }
 
-// watch passes messages to fn, until ctx ends, which is not an error.
-func (c *Conn) watch(ctx context.Context, match func(subject string) bool, fn func(subject string, data []byte)) error {
+// subscribe passes messages to fn, until ctx ends, which is not an error.
+func (c *Conn) subscribe(ctx context.Context, match func(subject string) bool,
+	fn func(subject string, data []byte)) error {
 	s := c.s
-	w := &watcher{c: c, match: match}
+	w := &subscriber{c: c, match: match}
 	s.mu.Lock()
-	s.watchers = append(s.watchers, w)
+	s.subscribers = append(s.subscribers, w)
 	s.change()
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.watchers = slices.DeleteFunc(s.watchers, func(o *watcher) bool { return o == w })
+		s.subscribers = slices.DeleteFunc(s.subscribers, func(o *subscriber) bool { return o == w })
 	}()
 	for {
 		var batch []note
@@ -147,9 +148,9 @@ func (c *Conn) announce(ctx context.Context) error {
 	return c.wait(ctx, func(now time.Time) (bool, time.Time, error) { return !now.Before(until), until, nil })
 }
 
-// WatchWorkers implements wire.Presence.
-func (c *Conn) WatchWorkers(ctx context.Context, fn func(wire.Heartbeat)) error {
-	return c.watch(ctx, func(subject string) bool { return strings.HasPrefix(subject, "hb.") },
+// SubscribeHeartbeats implements wire.Presence.
+func (c *Conn) SubscribeHeartbeats(ctx context.Context, fn func(wire.Heartbeat)) error {
+	return c.subscribe(ctx, func(subject string) bool { return strings.HasPrefix(subject, "hb.") },
 		func(subject string, data []byte) {
 			if h, err := wire.ReadHeartbeat(subject, data); err == nil {
 				fn(h)
@@ -162,13 +163,13 @@ func (c *Conn) Control(ctx context.Context, pool string, m wire.Control) error {
 	return c.send(ctx, "Control", wire.ControlSubject(pool, m.Kind), wire.EncodeControl(m))
 }
 
-// WatchControl implements wire.Presence.
-func (c *Conn) WatchControl(ctx context.Context, pool string, fn func(wire.Control)) error {
+// SubscribeControl implements wire.Presence.
+func (c *Conn) SubscribeControl(ctx context.Context, pool string, fn func(wire.Control)) error {
 	ours := "ctl.pool." + wire.Token(pool) + "."
 	match := func(subject string) bool {
 		return strings.HasPrefix(subject, "ctl.all.") || strings.HasPrefix(subject, ours)
 	}
-	return c.watch(ctx, match, func(_ string, data []byte) {
+	return c.subscribe(ctx, match, func(_ string, data []byte) {
 		if m, err := wire.DecodeControl(data); err == nil {
 			fn(m)
 		}
@@ -186,7 +187,7 @@ func (c *Conn) Events(ctx context.Context, run string, fn func(pool string, data
 		_, of, err := wire.ParseEvent(subject)
 		return err == nil && of == run
 	}
-	return c.watch(ctx, match, func(subject string, data []byte) {
+	return c.subscribe(ctx, match, func(subject string, data []byte) {
 		if pool, _, err := wire.ParseEvent(subject); err == nil && len(data) <= wire.MaxEvent {
 			fn(pool, data)
 		}

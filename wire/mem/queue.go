@@ -60,12 +60,12 @@ func (q *stream) loseTail(n int) {
 	q.last -= min(uint64(n), q.last)
 }
 
-// PublishTask implements wire.Queue.
+// PublishTask implements wire.WorkQueue.
 func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	return c.publish(ctx, &c.s.tasks, "PublishTask", wire.TaskSubject(ref), ref, data, string(ref.Attempt))
 }
 
-// PublishResult implements wire.Queue.
+// PublishResult implements wire.WorkQueue.
 func (c *Conn) PublishResult(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	return c.publish(ctx, &c.s.results, "PublishResult", wire.ResultSubject(ref), ref, data, "")
 }
@@ -86,12 +86,12 @@ func (c *Conn) publish(ctx context.Context, q *stream, name, subject string, ref
 	})
 }
 
-// FetchTasks implements wire.Queue.
+// FetchTasks implements wire.WorkQueue.
 func (c *Conn) FetchTasks(ctx context.Context, pool string, n int) ([]wire.Delivery, error) {
 	return c.fetch(ctx, &c.s.tasks, n, func(ref wire.TaskRef) bool { return ref.Pool == pool })
 }
 
-// FetchResults implements wire.Queue.
+// FetchResults implements wire.WorkQueue.
 func (c *Conn) FetchResults(ctx context.Context, coordinator string, n int) ([]wire.Delivery, error) {
 	return c.fetch(ctx, &c.s.results, n, func(ref wire.TaskRef) bool { return ref.Coordinator == coordinator })
 }
@@ -163,7 +163,7 @@ func (d *delivery) Release(ctx context.Context) error {
 	})
 }
 
-// PurgeRun implements wire.Queue. Registers are never emptied, while wire/jet empties them after a grace period, so
+// PurgeRun implements wire.WorkQueue. Registers are never emptied, while wire/jet empties them after a grace period, so
 // that no attempt of a finished run can be claimed.
 func (c *Conn) PurgeRun(ctx context.Context, run string, _ []string) error {
 	return c.do(ctx, "PurgeRun", run, func(Fault) error {
@@ -190,7 +190,7 @@ func (c *Conn) PurgeRun(ctx context.Context, run string, _ []string) error {
 	})
 }
 
-// HighWater implements wire.Queue.
+// HighWater implements wire.WorkQueue.
 func (c *Conn) HighWater(ctx context.Context, pools []string) (mark wire.HighWater, err error) {
 	err = c.do(ctx, "HighWater", "", func(Fault) error {
 		born := strconv.Itoa(c.s.born)

@@ -11,18 +11,18 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// limit is a queue of requests, of which the first ones, up to the number of slots, are held.
+// limit is a queue of requests. The first ones, up to the number of slots, are held.
 type limit struct {
 	slots    int
 	requests []*request
 }
 
-// request stays in its limit's queue until it is withdrawn, released, or freed as an orphan.
+// request stays in its limit's queue until it is withdrawn, released, or freed as abandoned.
 type request struct {
 	wire.PermitRequest
 	held    bool
 	holder  *Conn     // the last requester
-	decided time.Time // when it was last considered as an orphan
+	decided time.Time // when it was last considered as abandoned
 }
 
 func (l *limit) held() int {
@@ -104,11 +104,11 @@ func (c *Conn) ResizeLimit(ctx context.Context, l wire.Limit) error {
 	})
 }
 
-// OnOrphan implements wire.Semaphore.
-func (c *Conn) OnOrphan(fn wire.Orphan) {
+// OnAbandoned implements wire.Semaphore.
+func (c *Conn) OnAbandoned(fn wire.AbandonedFunc) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	c.orphan = fn
+	c.abandoned = fn
 }
 
 // Acquire implements wire.Semaphore. A permit that is already held, by a process that is gone, is returned
@@ -150,7 +150,7 @@ func (l *limit) enter(r wire.PermitRequest) *request {
 	return q
 }
 
-// await waits until the request is held. Meanwhile it handles orphans that block it.
+// await waits until the request is held. Meanwhile it handles abandoned permits that block it.
 func (c *Conn) await(ctx context.Context, name string, at **request) error {
 	for {
 		var lost *request
@@ -162,7 +162,7 @@ func (c *Conn) await(ctx context.Context, name string, at **request) error {
 			if err != nil {
 				return false, time.Time{}, err
 			}
-			if l.find((*at).PermitRequest) != *at { // freed as an orphan while this connection was cut off
+			if l.find((*at).PermitRequest) != *at { // freed as abandoned while this connection was cut off
 				*at = l.enter((*at).PermitRequest)
 				(*at).holder = c
 			}
@@ -173,7 +173,7 @@ func (c *Conn) await(ctx context.Context, name string, at **request) error {
 				return true, time.Time{}, nil
 			}
 			var next time.Time
-			lost, next = c.findOrphan(l, now)
+			lost, next = c.findAbandoned(l, now)
 			return lost != nil, next, nil
 		})
 		if err != nil || lost == nil {
@@ -183,10 +183,10 @@ func (c *Conn) await(ctx context.Context, name string, at **request) error {
 	}
 }
 
-// findOrphan returns a held request whose holder is gone, or when there may be one.
-func (c *Conn) findOrphan(l *limit, now time.Time) (*request, time.Time) {
+// findAbandoned returns a held request whose holder is gone, or when there may be one.
+func (c *Conn) findAbandoned(l *limit, now time.Time) (*request, time.Time) {
 	var next time.Time
-	if c.orphan == nil {
+	if c.abandoned == nil {
 		return nil, next
 	}
 	wait := c.s.opts.AckWait
@@ -215,7 +215,7 @@ func (c *Conn) decide(ctx context.Context, name string, q *request) {
 	s := c.s
 	ctx, cancel := context.WithTimeout(ctx, s.opts.AckWait*3/4)
 	defer cancel()
-	free := c.orphan(ctx, name, q.PermitRequest)
+	free := c.abandoned(ctx, name, q.PermitRequest)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if free && c.cutAt.IsZero() && (q.holder == nil || q.holder.lapsed(time.Now(), s.opts.AckWait)) {

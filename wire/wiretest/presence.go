@@ -16,7 +16,7 @@ func beat(worker string, pools ...string) wire.Heartbeat {
 		Platform: "linux_amd64", PublicKey: "X", Attempts: []wire.AttemptID{"a1"}}
 }
 
-// watch runs a watching method concurrently with the test, until the returned function is called.
+// watch runs a subscribing method concurrently with the test, until the returned function is called.
 func (b *bench) watch(ctx context.Context, watch func(ctx context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := begin(b, func() (struct{}, error) { return struct{}{}, watch(ctx) })
@@ -45,7 +45,7 @@ var presenceTests = []test{
 		alice, worker := b.actor(), b.actor()
 		ch := make(chan wire.Heartbeat, 10000)
 		stop := b.watch(ctx, func(ctx context.Context) error {
-			return alice.WatchWorkers(ctx, func(h wire.Heartbeat) { ch <- h })
+			return alice.SubscribeHeartbeats(ctx, func(h wire.Heartbeat) { ch <- h })
 		})
 		sent, got := beat("w 1", "eu west", "us"), map[string]string{}
 		for len(got) < 2 {
@@ -110,7 +110,7 @@ var presenceTests = []test{
 		worker := b.actor()
 		seen := make(chan wire.Control, 10000)
 		b.watch(ctx, func(ctx context.Context) error {
-			return worker.WatchControl(ctx, "eu", func(m wire.Control) {
+			return worker.SubscribeControl(ctx, "eu", func(m wire.Control) {
 				if m.Kind == "announce" {
 					if err := worker.Beat(ctx, beat("w1", "eu")); err != nil && ctx.Err() == nil {
 						b.Error(err)
@@ -140,10 +140,10 @@ var presenceTests = []test{
 			alice, eu, us := b.actor(), b.actor(), b.actor()
 			atEU, atUS := make(chan wire.Control, 10000), make(chan wire.Control, 10000)
 			b.watch(ctx, func(ctx context.Context) error {
-				return eu.WatchControl(ctx, "eu.west", func(m wire.Control) { atEU <- m })
+				return eu.SubscribeControl(ctx, "eu.west", func(m wire.Control) { atEU <- m })
 			})
 			b.watch(ctx, func(ctx context.Context) error {
-				return us.WatchControl(ctx, "us", func(m wire.Control) { atUS <- m })
+				return us.SubscribeControl(ctx, "us", func(m wire.Control) { atUS <- m })
 			})
 			hello := func() error { return alice.Control(ctx, "", wire.Control{Kind: "hello"}) }
 			receive(ctx, b, atEU, hello)

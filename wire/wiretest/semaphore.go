@@ -243,7 +243,7 @@ var semaphoreTests = []test{
 	}},
 	{"a permit outlives many ack waits while its process lives", func(ctx context.Context, b *bench) {
 		alice, bob := b.actor(), b.actor()
-		bob.OnOrphan(func(context.Context, string, wire.PermitRequest) bool { return true })
+		bob.OnAbandoned(func(context.Context, string, wire.PermitRequest) bool { return true })
 		b.declare(ctx, alice, "global", 1)
 		p := b.acquire(ctx, alice, "global", b.request("alice", 1))
 		short, cancel := context.WithTimeout(ctx, 4*b.AckWait)
@@ -254,11 +254,11 @@ var semaphoreTests = []test{
 	}},
 }
 
-var orphanTests = []test{
+var abandonedTests = []test{
 	{"a permit that its process has left is held, and comes back to the same request over the same connection",
 		func(ctx context.Context, b *bench) {
 			alice, bob := b.actor(), b.actor()
-			bob.OnOrphan(func(context.Context, string, wire.PermitRequest) bool { return false })
+			bob.OnAbandoned(func(context.Context, string, wire.PermitRequest) bool { return false })
 			b.declare(ctx, alice, "global", 1)
 			p := b.acquire(ctx, alice, "global", b.request("alice", 1))
 			waiting := begin(b, func() (wire.Permit, error) {
@@ -274,10 +274,10 @@ var orphanTests = []test{
 			b.no(p.Release(ctx))
 			b.no(waiting.get().Release(ctx))
 		}},
-	{"a permit that its process has left is an orphan", func(ctx context.Context, b *bench) {
+	{"a permit that its process has left is abandoned", func(ctx context.Context, b *bench) {
 		alice, bob := b.actor(), b.actor()
-		alice.OnOrphan(func(_ context.Context, _ string, r wire.PermitRequest) bool { return r.ID == "alice-1" })
-		bob.OnOrphan(func(context.Context, string, wire.PermitRequest) bool { return false })
+		alice.OnAbandoned(func(_ context.Context, _ string, r wire.PermitRequest) bool { return r.ID == "alice-1" })
+		bob.OnAbandoned(func(context.Context, string, wire.PermitRequest) bool { return false })
 		b.declare(ctx, alice, "global", 1)
 		b.acquire(ctx, alice, "global", b.request("alice", 1)).Leave()
 		b.no(b.acquire(ctx, alice, "global", b.request("alice", 2)).Release(ctx))
@@ -288,7 +288,7 @@ var orphanTests = []test{
 		b.acquire(ctx, alice, "global", b.request("alice", 1))
 		b.no(alice.Close())
 		asked := make(chan string, 100)
-		bob.OnOrphan(func(_ context.Context, limit string, r wire.PermitRequest) bool {
+		bob.OnAbandoned(func(_ context.Context, limit string, r wire.PermitRequest) bool {
 			asked <- limit + " " + r.ID + " " + r.Coordinator + " " + r.Run
 			return false
 		})
@@ -315,7 +315,7 @@ var orphanTests = []test{
 	}},
 	{"a permit comes back to its request although others wait", func(ctx context.Context, b *bench) {
 		alice, bob := b.actor(), b.actor()
-		bob.OnOrphan(func(context.Context, string, wire.PermitRequest) bool { return false })
+		bob.OnAbandoned(func(context.Context, string, wire.PermitRequest) bool { return false })
 		b.declare(ctx, alice, "global", 1)
 		b.acquire(ctx, alice, "global", b.request("alice", 1))
 		waiting := begin(b, func() (wire.Permit, error) { return bob.Acquire(ctx, "global", b.request("bob", 1)) })
@@ -327,23 +327,23 @@ var orphanTests = []test{
 		b.no(p.Release(ctx))
 		waiting.get()
 	}},
-	{"an orphan that is resolved frees its slot", func(ctx context.Context, b *bench) {
+	{"an abandoned permit that is resolved frees its slot", func(ctx context.Context, b *bench) {
 		alice, bob := b.actor(), b.actor()
 		b.declare(ctx, alice, "global", 2)
 		b.acquire(ctx, alice, "global", b.request("alice", 1))
 		b.acquire(ctx, alice, "global", b.request("alice", 2))
 		b.no(alice.Close())
-		bob.OnOrphan(func(_ context.Context, _ string, r wire.PermitRequest) bool { return r.ID == "alice-2" })
+		bob.OnAbandoned(func(_ context.Context, _ string, r wire.PermitRequest) bool { return r.ID == "alice-2" })
 		b.acquire(ctx, bob, "global", b.request("bob", 1))
 		if got := b.status(ctx, bob, "global"); len(got.Held) != 2 {
 			b.Fatalf("the status is %+v", got)
 		}
 	}},
-	{"a request that waited when its coordinator died takes its turn as an orphan",
+	{"a request that waited when its coordinator died takes its turn as an abandoned one",
 		func(ctx context.Context, b *bench) {
 			alice, bob := b.actor(), b.actor()
 			b.declare(ctx, alice, "global", 1)
-			bob.OnOrphan(func(_ context.Context, _ string,
+			bob.OnAbandoned(func(_ context.Context, _ string,
 				r wire.PermitRequest) bool {
 				return r.Coordinator == "alice"
 			})
@@ -365,7 +365,7 @@ var orphanTests = []test{
 		b.acquire(ctx, alice, "global", b.request("alice", 1))
 		b.no(alice.Close())
 		again := b.actor()
-		again.OnOrphan(func(_ context.Context, _ string, r wire.PermitRequest) bool { return r.ID == "alice-1" })
+		again.OnAbandoned(func(_ context.Context, _ string, r wire.PermitRequest) bool { return r.ID == "alice-1" })
 		b.acquire(ctx, again, "global", b.request("alice", 2))
 	}},
 	{"a limit, its permits and its queue survive a restart of the server", func(ctx context.Context, b *bench) {
@@ -390,7 +390,7 @@ var orphanTests = []test{
 		b.no(one.Release(ctx))
 		waiting.get()
 	}},
-	{"a limit is not exceeded while coordinators die and their orphans are resolved",
+	{"a limit is not exceeded while coordinators die and their permits are resolved",
 		func(ctx context.Context, b *bench) {
 			const slots = 3
 			use := &usage{slots: slots, in: map[string]bool{}}
@@ -399,7 +399,7 @@ var orphanTests = []test{
 			for i := range 3 {
 				who := fmt.Sprint("mortal", i)
 				c := b.actor()
-				c.OnOrphan(use.resolve)
+				c.OnAbandoned(use.resolve)
 				all = append(all, begin(b, func() (struct{}, error) {
 					for n := range 4 {
 						r := b.request(who, n)
@@ -425,7 +425,7 @@ var orphanTests = []test{
 				s.get()
 			}
 			heir := b.actor()
-			heir.OnOrphan(use.resolve)
+			heir.OnAbandoned(use.resolve)
 			for n := range slots {
 				r := b.request("heir", n)
 				b.acquire(ctx, heir, "global", r)
@@ -469,7 +469,7 @@ func (u *usage) leave(r wire.PermitRequest) {
 	delete(u.in, r.ID)
 }
 
-// resolve releases every orphan.
+// resolve releases every abandoned permit.
 func (u *usage) resolve(_ context.Context, _ string, r wire.PermitRequest) bool {
 	u.leave(r)
 	return true

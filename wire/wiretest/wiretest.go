@@ -34,7 +34,7 @@ func Plainly(t *testing.T, body func(t *testing.T)) { body(t) }
 
 // Run runs the suite. start creates a new, empty system for each test.
 func Run(t *testing.T, in In, start func(t *testing.T) *System) {
-	for _, group := range [][]test{queueTests, handTests, claimTests, semaphoreTests, orphanTests, keepTests, callTests,
+	for _, group := range [][]test{queueTests, handTests, claimTests, semaphoreTests, abandonedTests, keepTests, callTests,
 		presenceTests, traceTests} {
 		for _, tt := range group {
 			t.Run(tt.claim, func(t *testing.T) {
@@ -96,16 +96,16 @@ func (b *bench) publish(ctx context.Context, c wire.Transport, r wire.TaskRef) {
 // tasks fetches exactly n tasks.
 func (b *bench) tasks(ctx context.Context, c wire.Transport, pool string, n int) []wire.Delivery {
 	b.Helper()
-	return b.gather(n, func(room int) ([]wire.Delivery, error) { return c.FetchTasks(ctx, pool, room) })
+	return b.gather(n, func(most int) ([]wire.Delivery, error) { return c.FetchTasks(ctx, pool, most) })
 }
 
 // results fetches exactly n results.
 func (b *bench) results(ctx context.Context, c wire.Transport, coordinator string, n int) []wire.Delivery {
 	b.Helper()
-	return b.gather(n, func(room int) ([]wire.Delivery, error) { return c.FetchResults(ctx, coordinator, room) })
+	return b.gather(n, func(most int) ([]wire.Delivery, error) { return c.FetchResults(ctx, coordinator, most) })
 }
 
-func (b *bench) gather(n int, fetch func(room int) ([]wire.Delivery, error)) []wire.Delivery {
+func (b *bench) gather(n int, fetch func(most int) ([]wire.Delivery, error)) []wire.Delivery {
 	b.Helper()
 	var all []wire.Delivery
 	for len(all) < n {

@@ -166,7 +166,7 @@ func (i instance) carryOut(ctx context.Context, s step) (Applied, diag.List) {
 		return Applied{Result: i.result(i.absent())}, diags
 	}
 	now := object{value: value, private: resp.Private, identity: identity}
-	// It is unknown whether a failed creation left a complete object; the object shows what a failed update did.
+	// It is unknown whether a failed creation left a complete object; the object shows the effects of a failed update.
 	now.tainted = s.action == plan.Create && diags.HasErrors()
 	return Applied{Result: i.result(now)}, diags
 }
@@ -271,8 +271,8 @@ func (i instance) checkApplied(s step, resp provider.ApplyResponse, failed bool)
 	switch {
 	case deleting && !value.IsNull():
 		diags = append(diags, i.blame(invalidResult,
-			"After the deletion of %s, provider %q still returned an object. It is kept in the state, so that it can "+
-				"be looked into.", i.Address, i.Name))
+			"After the deletion of %s, provider %q still returned an object. It stays in the state, so that it can be "+
+				"examined.", i.Address, i.Name))
 	case !deleting && value.IsNull():
 		diags = append(diags, i.blame(invalidResult,
 			"After the %s of %s, provider %q returned null. Only a deletion leaves no object.", s.action,

@@ -1,14 +1,14 @@
 // Package change executes the lifecycle of one resource instance at its provider: upgrade, read, validate, propose,
 // plan, apply, import.
 //
-// It also checks that a provider's answers follow the rules: a plan may not contradict the configuration, a result
-// may not contradict the plan. The package neither finds providers nor decides what should happen to an object; it
-// starts no goroutine, keeps nothing between calls, and never changes the state. The rules are those that OpenTofu
-// 1.12 enforces (docs/resource-instance-change-lifecycle.md there); the summaries of the diagnostics are the ones
-// that its users and tools know.
+// It also checks that a provider's answers follow the rules: a plan may not contradict the configuration, a result may
+// not contradict the plan. The package does not find providers, and does not choose the operations on an object. It
+// starts no goroutine, keeps nothing between calls, and never changes the state. The rules are those that OpenTofu 1.12
+// enforces (docs/resource-instance-change-lifecycle.md there); the summaries of the diagnostics are the ones that its
+// users and tools know.
 //
-// Arguments and results of this package carry no marks: the coordinator handles sensitivity. Messages never contain
-// the value of an attribute that the schema declares sensitive or write-only.
+// Arguments and results of this package carry no marks: the coordinator handles sensitivity. Messages never contain the
+// value of an attribute that the schema declares sensitive or write-only.
 package change
 
 import (
@@ -25,7 +25,7 @@ import (
 // the operation requires that.
 type Host struct {
 	Provider provider.Provider
-	// Schemas is what the provider declares. It is shared, and never changed here.
+	// Schemas are the provider's schemas. They are shared, and never changed here.
 	Schemas *provider.Schemas
 	// Name is the provider instance as it is shown to users: provider["registry.opentofu.org/hashicorp/null"].east.
 	Name string

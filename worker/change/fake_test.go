@@ -19,7 +19,7 @@ import (
 // fake is a provider that follows the rules: it plans the proposed object, with unknown values for unset computed
 // attributes, and applies the planned one. A test replaces the method whose response it needs.
 type fake struct {
-	provider.Provider // what is not faked panics
+	provider.Provider // methods that are not faked panic
 
 	schemas *provider.Schemas
 	calls   []string
@@ -279,7 +279,7 @@ func noErrors(t *testing.T, diags diag.List) {
 	}
 }
 
-// wantDiags compares summaries, each followed by what its detail must contain, in any order.
+// wantDiags compares summaries, each followed by texts that its detail must contain, in any order.
 func wantDiags(t *testing.T, diags diag.List, want ...string) {
 	t.Helper()
 	left := slices.Clone(diags)

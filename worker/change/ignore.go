@@ -22,7 +22,7 @@ func (i ignored) inConfig(b *schema.Block, prior, config cty.Value) cty.Value {
 		// Values that only the provider can set do not belong into a configuration.
 		return nullWhere(b, prior, func(a *schema.Attribute) bool { return a.Computed && !a.Optional })
 	}
-	return i.restored(prior, config)
+	return i.reverted(prior, config)
 }
 
 // inPlan returns the planned object of a provider of the legacy SDK, which may plan other values than the
@@ -34,21 +34,21 @@ func (i ignored) inPlan(prior, planned cty.Value) cty.Value {
 	if i.all {
 		return prior
 	}
-	return i.restored(prior, planned)
+	return i.reverted(prior, planned)
 }
 
-func (i ignored) restored(prior, v cty.Value) cty.Value {
+func (i ignored) reverted(prior, v cty.Value) cty.Value {
 	for _, path := range i.paths {
 		if len(path) > 0 {
-			v = restore(v, prior, path)
+			v = revert(v, prior, path)
 		}
 	}
 	return v
 }
 
-// restore returns v with the value of prior at the path. If the path does not exist in v or in prior, v is returned
+// revert returns v with the value of prior at the path. If the path does not exist in v or in prior, v is returned
 // unchanged. The last step may be a key of a map that only one of the two has: then the key is added or removed.
-func restore(v, prior cty.Value, path cty.Path) cty.Value {
+func revert(v, prior cty.Value, path cty.Path) cty.Value {
 	if len(path) == 0 {
 		if v.Type().IsMapType() && !v.IsKnown() {
 			return v // as in OpenTofu: a map whose keys are unknown is handled when they are known
@@ -58,7 +58,7 @@ func restore(v, prior cty.Value, path cty.Path) cty.Value {
 	key, isKey := path[0].(cty.IndexStep)
 	if isKey && len(path) == 1 && key.Key.Type() == cty.String {
 		if v.Type().IsMapType() {
-			return restoreKey(v, prior, key.Key.AsString())
+			return revertKey(v, prior, key.Key.AsString())
 		}
 		return prior // as in OpenTofu: a key in a value that is not a map means the whole value
 	}
@@ -73,7 +73,7 @@ func restore(v, prior cty.Value, path cty.Path) cty.Value {
 	if err != nil {
 		return v
 	}
-	changed := restore(current, old, path[1:])
+	changed := revert(current, old, path[1:])
 	if changed.RawEquals(current) {
 		return v
 	}
@@ -107,8 +107,8 @@ func replaced(v cty.Value, step cty.PathStep, element cty.Value) cty.Value {
 	return v
 }
 
-// restoreKey returns v with the key of a map as in prior. Nothing can be done while the keys of v are unknown.
-func restoreKey(v, prior cty.Value, key string) cty.Value {
+// revertKey returns v with the key of a map as in prior. Nothing can be done while the keys of v are unknown.
+func revertKey(v, prior cty.Value, key string) cty.Value {
 	if !v.IsKnown() || !prior.Type().IsMapType() || !prior.IsKnown() {
 		return v
 	}

@@ -86,7 +86,7 @@ func (i instance) find(ctx context.Context, t *wire.ImportTask) ([]provider.Impo
 	for _, f := range found {
 		if f.TypeName == "" {
 			diags = append(diags, i.blame("Import returned no resource type", "The import of %s found an object, but "+
-				"provider %q did not say of which type.", i.Address, i.Name))
+				"provider %q did not return its type.", i.Address, i.Name))
 		}
 	}
 	return found, diags

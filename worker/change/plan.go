@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Plan refreshes the prior object and plans its change. After errors the result contains what was found before
-// them, and no action.
+// Plan refreshes the prior object and plans its change. After errors the result contains the findings before them, and
+// no action.
 func Plan(ctx context.Context, h Host, t *wire.PlanTask) (*wire.PlanResult, diag.List) {
 	i, diags := h.managedInstance(t.Type, t.Meta, t.Sensitive)
 	if diags.HasErrors() {

@@ -388,7 +388,7 @@ func TestAnObjectThatNeedNotBeReadIsReadOnlyIfSomethingChanges(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		name   string // in the configuration
 		fails  bool   // whether planning fails until the object was read
-		read   string // what reading finds
+		read   string // the result of reading
 		action plan.Action
 		unread bool
 		calls  []string

@@ -156,7 +156,7 @@ func TestWhatAPlanMayNotSayAboutNestedParts(t *testing.T) {
 	for claim, c := range map[string]struct {
 		nesting                schema.Nesting
 		prior, config, planned cty.Value
-		blocks, attribute      []string // what is wrong, in the place of %
+		blocks, attribute      []string // the problem, which replaces %
 	}{
 		"single, lawful": {nesting: schema.NestingSingle, config: p("a", ""), planned: p("a", "?")},
 		"single, another name": {schema.NestingSingle, cty.NilVal, p("a", ""), p("b", "?"),

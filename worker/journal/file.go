@@ -65,7 +65,7 @@ func decodeFrame(data []byte) (Entry, int64) {
 		return Entry{}, 0
 	}
 	var e Entry
-	if coding.Unmarshal(body, maxDepth, &e) != nil || e.Ref.Attempt == "" || e.Phase > Ended {
+	if coding.Unmarshal(body, maxDepth, &e) != nil || e.Ref.Attempt == "" || e.Status > Ended {
 		return Entry{}, 0
 	}
 	return e, headerSize + n

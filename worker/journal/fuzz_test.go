@@ -8,7 +8,7 @@ import (
 
 // FuzzDecodeFrame decodes frames with random content and a correct checksum.
 func FuzzDecodeFrame(f *testing.F) {
-	frame, err := encodeFrame(Entry{Ref: wire.TaskRef{Pool: "p", Run: "r", Attempt: "a"}, Nonce: "n", Phase: Ended,
+	frame, err := encodeFrame(Entry{Ref: wire.TaskRef{Pool: "p", Run: "r", Attempt: "a"}, Nonce: "n", Status: Ended,
 		Message: []byte("result")})
 	if err != nil {
 		f.Fatal(err)
@@ -23,7 +23,7 @@ func FuzzDecodeFrame(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if same, _ := decodeFrame(again); same.Ref != e.Ref || same.Phase != e.Phase ||
+		if same, _ := decodeFrame(again); same.Ref != e.Ref || same.Status != e.Status ||
 			string(same.Message) != string(e.Message) {
 			t.Errorf("%+v is read as %+v", e, same)
 		}

@@ -25,7 +25,7 @@ var (
 	ErrLocked = errors.New("the journal is in use by another worker")
 	// ErrFormat means that the file is not a journal, or one of another version.
 	ErrFormat = errors.New("not a journal that this version can read")
-	// ErrFull means that the disk has no room for an entry. Nothing was recorded and the journal is unchanged, so
+	// ErrFull means that the disk has no space for an entry. Nothing was recorded and the journal is unchanged, so
 	// the operation can be retried.
 	ErrFull = errors.New("the disk has no room for the journal")
 	// ErrBroken means that an earlier write failed, so that the content of the disk is unknown. The worker must
@@ -33,25 +33,25 @@ var (
 	ErrBroken = errors.New("the journal is broken by an earlier failure to write")
 )
 
-// Phase is the progress of an attempt.
-type Phase byte
+// Status is the progress of an attempt.
+type Status byte
 
-// The phases, and the events that lead to them. An attempt that is done has no phase: it is removed.
+// The statuses, and the events that lead to them. An attempt that is done has no status: it is removed.
 //
 //	(none) --Intend--> Intended --Start--> Started --End--> Ended --Done--> (none)
 //	                      |                                           ^
 //	                      +------------- Done (claim lost) -----------+
 const (
 	// Intended: the claim may have been won; the operation has not begun.
-	Intended Phase = 1 + iota
+	Intended Status = 1 + iota
 	// Started: the operation may have begun.
 	Started
 	// Ended: the operation has ended; its result may not have been confirmed.
 	Ended
 )
 
-// String returns the name of the phase for messages.
-func (p Phase) String() string {
+// String returns the name of the status for messages.
+func (p Status) String() string {
 	switch p {
 	case Intended:
 		return "intended"
@@ -64,9 +64,9 @@ func (p Phase) String() string {
 	}
 }
 
-// follows reports whether an event that leads to the phase is legal for an attempt in phase before (0: not in the
+// follows reports whether an event that leads to the status is legal for an attempt in status before (0: not in the
 // journal).
-func (p Phase) follows(before Phase) bool {
+func (p Status) follows(before Status) bool {
 	switch p {
 	case Intended:
 		return before == 0
@@ -83,9 +83,9 @@ func (p Phase) follows(before Phase) bool {
 type Entry struct {
 	Ref   wire.TaskRef `msgpack:"r"`
 	Nonce string       `msgpack:"n"`
-	Phase Phase        `msgpack:"p"`
-	// Message is what to publish if this is the last entry: that the attempt was not started, that it is in doubt,
-	// or its result.
+	Status Status        `msgpack:"p"`
+	// Message is published if this is the last entry: it says that the attempt was not started, or that it is in doubt, or
+	// it is the result.
 	Message []byte `msgpack:"m,omitempty"`
 }
 
@@ -171,17 +171,17 @@ func (j *Journal) inOrder() []Entry {
 // not that of the machine: an attempt that is lost in this way is in doubt, which is safe. notStarted is the
 // message to publish if the claim was won.
 func (j *Journal) Intend(ref wire.TaskRef, nonce string, notStarted []byte) error {
-	return j.append(Entry{Ref: ref, Nonce: nonce, Phase: Intended, Message: notStarted}, false)
+	return j.append(Entry{Ref: ref, Nonce: nonce, Status: Intended, Message: notStarted}, false)
 }
 
 // Start records that the operation is about to begin. The entry is durable when Start returns.
 func (j *Journal) Start(ref wire.TaskRef, doubt []byte) error {
-	return j.append(Entry{Ref: ref, Phase: Started, Message: doubt}, true)
+	return j.append(Entry{Ref: ref, Status: Started, Message: doubt}, true)
 }
 
 // End records the result. It is durable when End returns, and is kept until Done.
 func (j *Journal) End(ref wire.TaskRef, result []byte) error {
-	return j.append(Entry{Ref: ref, Phase: Ended, Message: result}, true)
+	return j.append(Entry{Ref: ref, Status: Ended, Message: result}, true)
 }
 
 // Done removes an attempt: its result is confirmed, or its claim was lost. If the removal is lost in a crash, the
@@ -205,14 +205,14 @@ func (j *Journal) write(e Entry) (int64, uint64, error) {
 	if j.broken != nil {
 		return 0, 0, fmt.Errorf("%w: %w", ErrBroken, j.broken)
 	}
-	var before Phase
+	var before Status
 	h := j.live[e.Ref.Attempt]
 	if h != nil {
-		before = h.Phase
+		before = h.Status
 		e.Nonce = h.Nonce
 	}
-	if !e.Phase.follows(before) {
-		return 0, 0, fmt.Errorf("attempt %s cannot become %q: it is %q", e.Ref.Attempt, e.Phase, before)
+	if !e.Status.follows(before) {
+		return 0, 0, fmt.Errorf("attempt %s cannot become %q: it is %q", e.Ref.Attempt, e.Status, before)
 	}
 	frame, err := encodeFrame(e)
 	if err != nil {
@@ -233,19 +233,19 @@ func (j *Journal) write(e Entry) (int64, uint64, error) {
 	return j.size, j.generation, nil
 }
 
-// enoughRoom is the minimum number of bytes that Room tries to write: the entries of some operations.
-const enoughRoom = 64 << 10
+// probeBytes is the minimum number of bytes that Room tries to write: the entries of some operations.
+const probeBytes = 64 << 10
 
-// Room returns ErrFull while the disk has no room for the largest entry that could not be written, and for some
+// CheckSpace returns ErrFull while the disk has no space for the largest entry that could not be written, and for some
 // more small ones. It does not change the journal: a crash during the test leaves zeros after its end, which the
 // next start truncates.
-func (j *Journal) Room() error {
+func (j *Journal) CheckSpace() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.broken != nil {
 		return fmt.Errorf("%w: %w", ErrBroken, j.broken)
 	}
-	_, err := j.file.WriteAt(make([]byte, max(j.lacked, enoughRoom)), j.size)
+	_, err := j.file.WriteAt(make([]byte, max(j.lacked, probeBytes)), j.size)
 	cutErr := j.file.Truncate(j.size)
 	switch {
 	case cutErr != nil:
@@ -263,7 +263,7 @@ func (j *Journal) Room() error {
 
 // keep updates the state in memory with an entry that is in the file.
 func (j *Journal) keep(e Entry, bytes int64) {
-	if e.Phase == 0 {
+	if e.Status == 0 {
 		delete(j.live, e.Ref.Attempt)
 		return
 	}

@@ -66,17 +66,17 @@ func TestTheNextStartFindsHowFarEachAttemptHadCome(t *testing.T) {
 	)
 	got := reopened(t, j, dir)
 	want := []Entry{
-		{Ref: ref(1), Nonce: "n1", Phase: Intended, Message: []byte("not started")},
-		{Ref: ref(2), Nonce: "n2", Phase: Started, Message: []byte("doubt")},
-		{Ref: ref(3), Nonce: "n3", Phase: Ended, Message: []byte("result")},
-		{Ref: ref(6), Nonce: "n6", Phase: Ended, Message: []byte("too old to start")},
+		{Ref: ref(1), Nonce: "n1", Status: Intended, Message: []byte("not started")},
+		{Ref: ref(2), Nonce: "n2", Status: Started, Message: []byte("doubt")},
+		{Ref: ref(3), Nonce: "n3", Status: Ended, Message: []byte("result")},
+		{Ref: ref(6), Nonce: "n6", Status: Ended, Message: []byte("too old to start")},
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }
 
-func TestIllegalStepsAreErrorsThatNameBothPhases(t *testing.T) {
+func TestIllegalStepsAreErrorsThatNameBothStatuses(t *testing.T) {
 	for claim, c := range map[string]struct {
 		steps []func(*Journal) error
 		want  string
@@ -253,16 +253,16 @@ func TestAFullDiskLeavesTheJournalAsItIs(t *testing.T) {
 	if !errors.Is(err, ErrFull) {
 		t.Fatalf("got %v, want ErrFull", err)
 	}
-	if err := j.Room(); !errors.Is(err, ErrFull) {
+	if err := j.CheckSpace(); !errors.Is(err, ErrFull) {
 		t.Errorf("room on a full disk: got %v, want ErrFull", err)
 	}
 	before := len(j.Pending())
 	must(t, volume.Free())
-	must(t, j.Room())
-	must(t, j.Start(ref(0), []byte("doubt"))) // shorter than what could not be written
+	must(t, j.CheckSpace())
+	must(t, j.Start(ref(0), []byte("doubt"))) // shorter than the entry that could not be written
 	got := reopened(t, j, dir)
-	if len(got) != before || got[0].Phase != Started {
-		t.Errorf("found %d entries, want %d; the first is %v", len(got), before, got[0].Phase)
+	if len(got) != before || got[0].Status != Started {
+		t.Errorf("found %d entries, want %d; the first is %v", len(got), before, got[0].Status)
 	}
 }
 
@@ -279,7 +279,7 @@ func TestOnlyTheOwnerMayReadTheFiles(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
-	whole, err := encodeFrame(Entry{Ref: ref(1), Nonce: "n", Phase: Started, Message: []byte("m")})
+	whole, err := encodeFrame(Entry{Ref: ref(1), Nonce: "n", Status: Started, Message: []byte("m")})
 	if err != nil {
 		f.Fatal(err)
 	}

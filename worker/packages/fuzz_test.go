@@ -12,7 +12,7 @@ func FuzzUnpack(f *testing.F) {
 	f.Add([]byte("PK\x05\x06"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 1<<16 {
-			return // what a larger one unpacks to takes its time
+			return // unpacking a larger archive takes too long
 		}
 		root := t.TempDir()
 		err := unpack(data, filepath.Join(root, "in"))

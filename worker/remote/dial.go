@@ -115,7 +115,7 @@ func (p Proxy) open(conn net.Conn, address string) (net.Conn, error) {
 	return buffered{conn, in}, nil
 }
 
-// buffered is a connection of which some bytes were already read: a server may speak first.
+// buffered is a connection with some bytes that were already read: a server may speak first.
 type buffered struct {
 	net.Conn
 	in *bufio.Reader

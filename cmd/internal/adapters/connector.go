@@ -175,9 +175,10 @@ func (t *transport) Embedded() bool { return t.embedded != nil }
 // Common implements estate.Connection: a command shares its connection with no other estate.
 func (t *transport) Common() *estate.Common { return nil }
 
-// Warnings implements estate.Connection: they say that the NATS server loses acknowledged messages in a power cut. What
-// may be as it should, such as a single server, is left to Warnings: a warning that comes with each plan is read by
-// nobody. They are not diagnostics, because diagnostics must not depend on where a configuration is applied.
+// Warnings implements estate.Connection: it warns if the NATS server loses acknowledged messages in a power failure.
+// Settings that may be intended, such as a single server, are reported by the function Warnings alone: nobody reads a
+// warning that comes with each plan. The warnings are not diagnostics, because diagnostics must not depend on where a
+// configuration is applied.
 func (t *transport) Warnings(ctx context.Context) []string {
 	if t.embedded != nil {
 		return nil

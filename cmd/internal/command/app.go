@@ -71,7 +71,7 @@ type Command struct {
 	// Visible are the variables of its environment that other programs may see while it runs, on systems that show them
 	// for as long as a process runs; nil for all of them.
 	Visible []string
-	// Use says for what the command opens the estate of the working directory.
+	// Use is the purpose for which the command opens the estate of the working directory.
 	Use estate.Use
 }
 
@@ -434,7 +434,7 @@ Global options (before the command):
   -help        Show this text, or that of a command.
   -version     The same as the command "version".
 
-Who connects to the NATS server, and how (before the command, too):
+The connection to the NATS server (before the command, too):
 `+natsconn.Usage)
 }
 

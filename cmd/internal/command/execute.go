@@ -21,7 +21,7 @@ func Execute(p *Program, args []string) int {
 	if visible := p.visible(args); visible != nil {
 		var err error
 		if environment, err = handover.Environ(environment, handover.Except(visible)); err == nil {
-			err = restore(environment)
+			err = setEnvironment(environment)
 		}
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "Error: the program cannot hide its environment: %s\n", err)
@@ -43,7 +43,7 @@ func Execute(p *Program, args []string) int {
 	done, watched := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
-		a.Interrupts.watch(signals, done)
+		a.Interrupts.handle(signals, done)
 	}()
 	defer func() {
 		close(done)
@@ -63,8 +63,8 @@ func (p *Program) visible(args []string) []string {
 	return nil
 }
 
-// restore sets the variables of the process to those that it was given.
-func restore(environment []string) error {
+// setEnvironment sets the variables of the process to those that it was given.
+func setEnvironment(environment []string) error {
 	os.Clearenv()
 	for _, entry := range environment {
 		if name, value, ok := strings.Cut(entry, "="); ok && name != "" {

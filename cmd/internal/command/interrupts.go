@@ -113,8 +113,8 @@ func (i *Interrupts) AtEnd(fn func(context.Context)) (forget func()) {
 	}
 }
 
-// watch handles signals until done is closed.
-func (i *Interrupts) watch(signals <-chan os.Signal, done <-chan struct{}) {
+// handle handles signals until done is closed.
+func (i *Interrupts) handle(signals <-chan os.Signal, done <-chan struct{}) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	var idle, left time.Time // the time since which nothing is held after the stop, and that of the request to leave

@@ -26,7 +26,7 @@ func signalled(t *testing.T, at []time.Duration, work func(i *Interrupts)) (stop
 		watched := make(chan struct{})
 		go func() {
 			defer close(watched)
-			i.watch(signals, done)
+			i.handle(signals, done)
 		}()
 		work(i)
 		close(done)

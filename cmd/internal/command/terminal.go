@@ -41,8 +41,8 @@ func (a *App) EditLine(editor *term.Terminal, in *os.File) (line string, err err
 	}
 }
 
-// ReadSecret reads a line, which a terminal does not show. With an error, the line is what was read before it: standard
-// input may end without a line break.
+// ReadSecret reads a line, which a terminal does not show. With an error, the line has the characters that were read
+// before it: standard input may end without a line break.
 func (a *App) ReadSecret() (string, error) {
 	if file, ok := a.Stdin.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		secret, err := term.ReadPassword(int(file.Fd()))

@@ -1,9 +1,10 @@
 // Package handover starts this program again, in the same process, with an environment that has no secrets.
 //
-// Other programs and whatever reads files in this process can read the environment with which it was started
-// (/proc/PID/environ), as long as it runs and whatever it does to its variables. So a program that keeps running for
-// others hands its variables to itself through memory, and executes itself with only those that are nobody's secret.
-// The process keeps its ID, its parent, its files and its working directory. The package knows no settings.
+// The environment with which a process was started can be read in /proc/PID/environ by other programs, and by all code
+// of the process that reads files. Changing its variables does not change that file. So a program that serves other
+// people passes its variables to itself through memory, and executes itself with only those variables that are no
+// secrets. The process keeps its ID, its parent, its files and its working directory. The package does not know which
+// settings there are.
 package handover
 
 import (

@@ -11,7 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/cmd/internal/handover"
 )
 
-// TestMain is also the program that hands its environment over: it prints what it has, and what others see of it.
+// TestMain is also the program that hands its environment over: it prints the environment that it has, and the one that
+// others see.
 func TestMain(m *testing.M) {
 	if os.Getenv("HANDOVER_TEST") == "" && !slices.ContainsFunc(os.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, "MILLIPEDE_ENVIRONMENT_FROM=")

@@ -1,6 +1,6 @@
-// Package logflags makes the log of a program that runs for long, as its options say.
+// Package logflags opens the log of a long-running program from the options of the program.
 //
-// It decides nothing about what is logged. Commands of the command line have TF_LOG instead.
+// It does not choose which events are logged. Commands of the command line have TF_LOG instead.
 package logflags
 
 import (
@@ -16,7 +16,7 @@ const (
 	UsageLevel  = "debug, info, warn or error. Default: info."
 )
 
-// Settings are what the options say.
+// Settings are the values of the options.
 type Settings struct{ format, level string }
 
 // Flags registers the options.

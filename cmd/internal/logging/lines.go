@@ -20,7 +20,7 @@ type lines struct {
 	attributes slog.Handler // writes them to attrs
 }
 
-// sheet is what a handler and those derived from it share.
+// sheet is shared by a handler and the handlers derived from it.
 type sheet struct {
 	mu    sync.Mutex // guards attrs and the order of lines
 	out   io.Writer

@@ -153,7 +153,7 @@ func (l *Logs) Observe(o coordinator.Watcher) coordinator.Watcher {
 	return coordinator.Both{o, loggedRun{l.Core}}
 }
 
-// loggedRun logs what happens in a run.
+// loggedRun logs the events of a run.
 type loggedRun struct{ log *slog.Logger }
 
 // Started implements coordinator.Observer.

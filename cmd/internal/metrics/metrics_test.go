@@ -56,8 +56,8 @@ func whole() *metrics.Set {
 	s := metrics.New("service", "1.2.3")
 	became := s.Statuses(func() map[record.RunStatus]int { return map[record.RunStatus]int{record.Applying: 2} })
 	became(record.Errored)
-	s.Watching(func() (metrics.Watching, error) {
-		return metrics.Watching{Workspaces: 2, Objects: 900, Drifted: 3, Failing: 1, Oldest: time.Minute}, nil
+	s.Drift(func() (metrics.DriftTally, error) {
+		return metrics.DriftTally{Workspaces: 2, Objects: 900, Drifted: 3, Failing: 1, Oldest: time.Minute}, nil
 	})
 	s.Transport(nats{connected: time.Minute})
 	s.RoundTrips(func(context.Context) (time.Duration, error) { return 3 * time.Millisecond, nil })
@@ -85,7 +85,7 @@ func whole() *metrics.Set {
 
 // show makes a run show messages, and continue.
 func show(r *metrics.Runs, all []loop.Shown) (end func()) {
-	o, end := r.Watch(coordinator.Silent{})
+	o, end := r.Observe(coordinator.Silent{})
 	for _, s := range all {
 		o.(coordinator.Tracer).Shown(s)
 	}
@@ -226,7 +226,7 @@ func TestARunThatHasEndedIsNotCountedAsUnderWay(t *testing.T) {
 func TestLabelsAreBounded(t *testing.T) {
 	s := metrics.New("service", "1")
 	runs := s.Runs()
-	o, _ := runs.Watch(coordinator.Silent{})
+	o, _ := runs.Observe(coordinator.Silent{})
 	for i := range 1000 {
 		class, pool := fmt.Sprint("type_", i), fmt.Sprint("pool-", i)
 		o.(coordinator.Tracer).Shown(loop.Shown{Kind: loop.ShownStarted, Vertex: i, Class: class, Pool: pool})
@@ -303,7 +303,7 @@ func expressions(t *testing.T) map[string]string {
 	return out
 }
 
-// What a program no longer exports a dashboard shows as nothing, and an alert never says.
+// A metric that a program no longer exports is an empty graph in a dashboard, and an alert that never fires.
 func TestTheDashboardAndTheAlertsNameWhatThereIs(t *testing.T) {
 	families := scrape(t, whole())
 	labels := map[string]map[string]bool{}

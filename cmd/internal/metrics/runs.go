@@ -20,12 +20,12 @@ type Runs struct {
 	doubts    *prometheus.CounterVec
 
 	mu   sync.Mutex // guards open
-	open map[*watch]loop.Counts
+	open map[*phaseObserver]loop.Counts
 }
 
 // Runs returns them. Call it once.
 func (s *Set) Runs() *Runs {
-	r := &Runs{set: s, open: map[*watch]loop.Counts{},
+	r := &Runs{set: s, open: map[*phaseObserver]loop.Counts{},
 		vertices: counter(s, "vertices_total", "Vertices of plans and applies that have ended.",
 			"action", "outcome"),
 		durations: histogram(s, "operation_duration_seconds",
@@ -66,9 +66,9 @@ func (r *Runs) counts() (pools map[string]loop.PoolCounts, doubtful int) {
 	return pools, doubtful
 }
 
-// Watch returns an observer that counts events, and passes them on. The caller calls end when its runs have ended.
-func (r *Runs) Watch(next coordinator.Observer) (o coordinator.Observer, end func()) {
-	w := &watch{Observer: next, runs: r, pools: map[int]string{}}
+// Observe returns an observer that counts events, and passes them on. The caller calls end when its runs have ended.
+func (r *Runs) Observe(next coordinator.Observer) (o coordinator.Observer, end func()) {
+	w := &phaseObserver{Observer: next, runs: r, pools: map[int]string{}}
 	w.tracer, _ = next.(coordinator.Tracer)
 	return w, func() {
 		r.mu.Lock()
@@ -77,8 +77,8 @@ func (r *Runs) Watch(next coordinator.Observer) (o coordinator.Observer, end fun
 	}
 }
 
-// watch is the observer of one phase of a run.
-type watch struct {
+// phaseObserver is the observer of one phase of a run.
+type phaseObserver struct {
 	coordinator.Observer
 	tracer coordinator.Tracer // the same as Observer, if it is one
 	runs   *Runs
@@ -86,7 +86,7 @@ type watch struct {
 }
 
 // Shown implements coordinator.Tracer.
-func (w *watch) Shown(s loop.Shown) {
+func (w *phaseObserver) Shown(s loop.Shown) {
 	r := w.runs
 	action := s.Action
 	if action == "" {

@@ -39,19 +39,19 @@ func (s *Set) Statuses(tally func() map[record.RunStatus]int) (changed func(reco
 	return func(status record.RunStatus) { became.WithLabelValues(string(status)).Inc() }
 }
 
-// Watching is the reading in the background that detects drift.
-type Watching struct {
+// DriftTally is the reading in the background that detects drift.
+type DriftTally struct {
 	Workspaces, Objects, Drifted, Failing int
 	// Oldest is the time since the read of the object that was read least recently.
 	Oldest time.Duration
 }
 
-// Watching registers the metrics of drift detection, read at each scrape. Values that cannot be read are left out.
-func (s *Set) Watching(tally func() (Watching, error)) {
+// Drift registers the metrics of drift detection, read at each scrape. Values that cannot be read are left out.
+func (s *Set) Drift(tally func() (DriftTally, error)) {
 	spaces := desc("drift_workspaces", "Workspaces that are watched for drift.")
 	objects := desc("drift_objects", "Objects that are watched for drift.")
 	drifted := desc("drift_objects_drifted", "Objects that are known not to be as the state has them.")
-	failing := desc("drift_workspaces_failing", "Watched workspaces of which something could not be read last.")
+	failing := desc("drift_workspaces_failing", "Watched workspaces whose last reading failed in part.")
 	oldest := desc("drift_oldest_read_seconds", "How long ago the watched object was read that was read the longest ago.")
 	s.registry.MustRegister(&scraped{all: []*prometheus.Desc{spaces, objects, drifted, failing, oldest}, ask: func(
 		gauge func(*prometheus.Desc, float64, ...string)) {
@@ -148,7 +148,7 @@ func (m *measured) Collect(ch chan<- prometheus.Metric) {
 	m.Collector.Collect(ch)
 }
 
-// StoreStats is what a store has written so far, and its size.
+// StoreStats is the size of a store, and the amount that it has written so far.
 type StoreStats struct {
 	Changes int64
 	Writing time.Duration

@@ -18,10 +18,10 @@ type Plugin struct {
 
 // Worker registers the load of a worker, and its plugins, read at each scrape.
 func (s *Set) Worker(load func() Load, plugins func() []Plugin) {
-	slots := desc("worker_slots", "How many operations the worker carries out at a time.")
+	slots := desc("worker_slots", "How many operations the worker executes at a time.")
 	used := desc("worker_slots_used", "How many operations the worker is carrying out.")
 	processes := desc("plugin_processes", "Processes of a provider.", "provider")
-	memory := desc("plugin_resident_memory_bytes", "What the processes of a provider have in memory.", "provider")
+	memory := desc("plugin_resident_memory_bytes", "The memory of the processes of a provider.", "provider")
 	s.registry.MustRegister(&scraped{all: []*prometheus.Desc{slots, used, processes, memory}, ask: func(
 		gauge func(*prometheus.Desc, float64, ...string)) {
 		l := load()
@@ -42,7 +42,7 @@ func (s *Set) Worker(load func() Load, plugins func() []Plugin) {
 
 // Tasks returns the counters of the tasks of a worker; call it once.
 func (s *Set) Tasks() func(worker.Done) {
-	total := counter(s, "worker_tasks_total", "Tasks that the worker has carried out.", "operation", "outcome")
+	total := counter(s, "worker_tasks_total", "Tasks that the worker has executed.", "operation", "outcome")
 	took := histogram(s, "worker_task_duration_seconds", "How long tasks took on the worker.", operationBuckets,
 		"operation", "pool")
 	return func(d worker.Done) {

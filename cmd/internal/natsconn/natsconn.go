@@ -1,7 +1,8 @@
-// Package natsconn says which NATS server a program is to use, and as whom.
+// Package natsconn selects the NATS server that a program uses, and the user as whom it connects.
 //
-// Options, the environment and millipede.hcl may each say a part of it; what is said closer to the call counts. The
-// package connects to nothing and reads none of the files that it names.
+// Options, the environment and millipede.hcl may each give a part of the settings; options take precedence over the
+// variables of this project, these over millipede.hcl, and that over the variables of all NATS programs. The package
+// connects to nothing and reads none of the files that it names.
 package natsconn
 
 import (
@@ -11,7 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// Settings are what one place says; what it does not say is empty.
+// Settings are the settings from one source (the options, for example). A setting that the source does not give is
+// empty.
 type Settings struct {
 	// URL is one or more servers, separated by commas.
 	URL string
@@ -66,14 +68,14 @@ func (s *Settings) Flags(f *flag.FlagSet) {
 	}
 }
 
-// Own is what the variables of this project say: MILLIPEDE_NATS and those that begin with MILLIPEDE_NATS_.
+// Own returns the settings in the variables of this project: MILLIPEDE_NATS and those that begin with MILLIPEDE_NATS_.
 func Own(getenv func(string) string) Settings {
 	s := Settings{URL: getenv("MILLIPEDE_NATS")}
 	s.fill("MILLIPEDE_NATS_", getenv)
 	return s
 }
 
-// Shared is what the variables say that all NATS programs read: NATS_URL and those that begin with NATS_.
+// Shared returns the settings in the variables that all NATS programs read: NATS_URL and those that begin with NATS_.
 func Shared(getenv func(string) string) Settings {
 	s := Settings{URL: getenv("NATS_URL")}
 	s.fill("NATS_", getenv)
@@ -86,8 +88,9 @@ func (s *Settings) fill(prefix string, getenv func(string) string) {
 	}
 }
 
-// Over returns the settings with those of a weaker place where these say nothing. Whoever names a user, by whatever
-// means, names all of it, except for a password that is kept elsewhere.
+// Over returns the settings, with those of a source of lower precedence where these are empty. A source that identifies
+// a user in any way replaces the whole identity of the weaker source. Only a password is taken from the weaker source
+// if it is missing.
 func (s Settings) Over(weaker Settings) Settings {
 	if !s.identifies() {
 		s.Credentials, s.NKey, s.User, s.Token = weaker.Credentials, weaker.NKey, weaker.User, weaker.Token
@@ -144,11 +147,11 @@ func Secret(name, value string) bool {
 	return false
 }
 
-// Strip returns an environment without the variables that say which NATS server a program uses, and as whom, so that
-// the programs which it starts for others (plugins, commands of provisioners) do not inherit its access. Variables that
-// begin with MILLIPEDE_NATS always go. Those that all NATS programs read, and systemd's directory of credentials, go
-// when shared is set: the caller connects by them. The result is never nil, because nil stands for the whole
-// environment.
+// Strip returns an environment without the variables that select the NATS server and the user of a program. So the
+// programs that it starts for others (plugins, commands of provisioners) do not inherit its access. Variables that
+// begin with MILLIPEDE_NATS are always removed. Those that all NATS programs read, and systemd's directory of
+// credentials, are removed if shared is set: then the caller connects by them. The result is never nil, because a nil
+// environment means that of the process.
 func Strip(environ []string, shared bool) []string {
 	var s Settings
 	names := map[string]bool{"NATS_URL": true}

@@ -1,6 +1,6 @@
 // Package running executes runs for commands, in this process or at a service, and shows their progress.
 //
-// coordinator/estate and services decide what a run does; this package asks people and shows results.
+// Package coordinator/estate and services decide about runs; this package asks people for approval and shows results.
 package running
 
 import (

@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
-// What a command asks of a service is converted once, here.
+// The options of a command are converted to a request to a service once, here.
 func TestAServiceIsAskedForTheRunOfTheOptions(t *testing.T) {
 	target, diags := addr.ParseTarget("module.m")
 	if diags.HasErrors() {

@@ -105,12 +105,12 @@ func AtService(a *command.App, u *Screen, d *estate.Delegated, request Request) 
 // begun shows the address of the new run.
 func (s *serviceRun) begun() {
 	at := s.URL(s.id)
-	s.ui.Print(fmt.Sprintf("The run %s of the workspace %s/%s is carried out by the service:\n  %s\n\n", s.id,
+	s.ui.Print(fmt.Sprintf("The run %s of the workspace %s/%s is executed by the service:\n  %s\n\n", s.id,
 		s.Organization, s.Workspace.Name, at))
 	s.ui.Message("service_run", "Run "+s.id+": "+at, map[string]any{"run": s.id, "url": at})
 	notes, err := s.Client.Notes(s.ctx, s.id)
 	if err != nil {
-		s.ui.Note(fmt.Sprintf("What the service notes about the run cannot be read: %s.\n", err))
+		s.ui.Note(fmt.Sprintf("The notes of the service about the run cannot be read: %s.\n", err))
 	}
 	for _, n := range notes {
 		switch n.Action {
@@ -133,7 +133,8 @@ func (s *serviceRun) watched(fn func() int) int {
 		case err != nil && !tfc.Conflict(err):
 			s.ui.Note(fmt.Sprintf("The service could not be asked to end the run: %s.\n", err))
 		case what != "":
-			s.ui.Note(fmt.Sprintf("The service was asked: the run is %s. A second interrupt leaves it to itself.\n",
+			s.ui.Note(fmt.Sprintf("The service was asked: the run is %s. A second interrupt ends the command without "+
+				"waiting for the run.\n",
 				strings.Replace(what, "cancelled", "being cancelled", 1)))
 		}
 	})
@@ -149,7 +150,7 @@ func (s *serviceRun) watched(fn func() int) int {
 func (s *serviceRun) fail(diags diag.List) int {
 	if s.ctx.Err() != nil && s.id != "" {
 		diags = diag.Errors("Operation interrupted", fmt.Sprintf("The command does not wait for the run %s any more, "+
-			"which may go on:\n  %s", s.id, s.URL(s.id)), nil)
+			"which may continue:\n  %s", s.id, s.URL(s.id)), nil)
 	} else if s.app.Interrupts.Asked() && s.id == "" {
 		diags = diag.Errors("Operation interrupted", "No run was begun.", nil)
 	}
@@ -267,7 +268,7 @@ func (s *serviceRun) over(r *tfc.Run) int {
 	case tfc.Discarded:
 		s.ui.Diagnostics(diag.Errors("The run was discarded", "Its plan was not applied.", nil))
 	case tfc.Errored:
-		s.ui.Diagnostics(diag.Errors("The run has failed", "What went wrong is said above, in the log of the run:\n  "+
+		s.ui.Diagnostics(diag.Errors("The run has failed", "The log of the run above has the error:\n  "+
 			s.URL(s.id), nil))
 	default:
 		return 0

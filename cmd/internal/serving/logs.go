@@ -8,14 +8,14 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/loop"
 )
 
-// observed adds the log of the service to the observers of a run's operations. watch may be nil.
-func observed(watch func(coordinator.Observer) (coordinator.Observer, func()), log *slog.Logger) func(run string,
+// observed adds the log of the service to the observers of a run's operations. count may be nil.
+func observed(count func(coordinator.Observer) (coordinator.Observer, func()), log *slog.Logger) func(run string,
 	o coordinator.Observer) (coordinator.Observer, func()) {
-	if watch == nil {
-		watch = func(o coordinator.Observer) (coordinator.Observer, func()) { return o, func() {} }
+	if count == nil {
+		count = func(o coordinator.Observer) (coordinator.Observer, func()) { return o, func() {} }
 	}
 	return func(run string, o coordinator.Observer) (coordinator.Observer, func()) {
-		o, end := watch(o)
+		o, end := count(o)
 		if log.Enabled(context.Background(), slog.LevelWarn) {
 			o = loggedVertices{o, log.With("run", run)}
 		}

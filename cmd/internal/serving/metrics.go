@@ -53,9 +53,9 @@ func (n *instruments) listen(ctx context.Context, svc *service.Service, st *stor
 		changes, writing, size := st.Stats()
 		return metrics.StoreStats{Changes: changes, Writing: writing, Size: size}
 	}, n.sizes.sum)
-	n.set.Watching(func() (metrics.Watching, error) {
+	n.set.Drift(func() (metrics.DriftTally, error) {
 		t, err := svc.WatchTally()
-		out := metrics.Watching{Workspaces: t.Workspaces, Objects: t.Objects, Drifted: t.Drifted, Failing: t.Failing}
+		out := metrics.DriftTally{Workspaces: t.Workspaces, Objects: t.Objects, Drifted: t.Drifted, Failing: t.Failing}
 		if !t.Oldest.IsZero() {
 			out.Oldest = time.Since(t.Oldest)
 		}
@@ -82,7 +82,7 @@ func (n *instruments) observeRun() func(coordinator.Observer) (coordinator.Obser
 	if n == nil {
 		return nil
 	}
-	return n.runs.Watch
+	return n.runs.Observe
 }
 
 // countTask returns the function that counts the tasks of the embedded worker.

@@ -23,7 +23,7 @@ import (
 )
 
 // inherited are the variables of the service's environment that its runs inherit. They contain no credentials: runs
-// belong to many people, who bring their own.
+// belong to many people, and use the credentials of their workspaces.
 var inherited = []string{
 	"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY",
 	"NO_PROXY", "http_proxy",
@@ -121,7 +121,7 @@ func (w keyWrapper) Open(_ context.Context, wrapped []byte, _ func() error) (key
 type certificatePair struct {
 	cert, key string
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	read    [2]time.Time
 	current *tls.Certificate
 }

@@ -85,7 +85,7 @@ type Options struct {
 	Environ environ.Variables
 	Dir     string
 	// Out receives the instructions for people at the start, Log the log of the service. Tell shows a text immediately.
-	// Watched says that Out is a terminal: what is written there is not kept in a journal or a file.
+	// Watched says that Out is a terminal, so that its text is not kept in a journal or a file.
 	Out     io.Writer
 	Watched bool
 	Log     *slog.Logger

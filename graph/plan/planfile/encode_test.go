@@ -72,7 +72,7 @@ func fill(t *testing.T, v reflect.Value) {
 	}
 }
 
-// decoded returns what a reader finds in the encoding of a coded form.
+// decoded returns the content that a reader finds in the encoding of a coded form.
 func decoded(t *testing.T, c any) map[string]any {
 	t.Helper()
 	var data bytes.Buffer

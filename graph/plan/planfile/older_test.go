@@ -10,8 +10,7 @@ import (
 )
 
 // testdata/format1.plan was saved by the last version that wrote format 1: two instances of a resource, a module, a
-// check and
-// an output, nothing of which existed.
+// check and an output. None of the objects existed.
 func format1(t *testing.T) []byte {
 	t.Helper()
 	data, err := os.ReadFile("testdata/format1.plan")

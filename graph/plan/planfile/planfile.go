@@ -128,7 +128,7 @@ func encode(s Saved, method uint16) ([]byte, error) {
 		}
 	}
 	if s.Older {
-		return nil, errors.New("the plan was read from an older format, which leaves out what carrying it out needs")
+		return nil, errors.New("the plan was read from an older format, which lacks data that an apply needs")
 	}
 	coded, err := encodePlan(s.Plan, s.BaseAt)
 	if err != nil {

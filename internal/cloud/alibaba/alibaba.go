@@ -41,8 +41,8 @@ type Settings struct {
 	Pause     time.Duration
 }
 
-// Session sends requests with an identity. Safe for concurrent use.
-type Session struct {
+// Client sends requests with an identity. Safe for concurrent use.
+type Client struct {
 	settings Settings
 	client   *http.Client
 	keys     *call.Renewed[call.Keys]
@@ -50,14 +50,14 @@ type Session struct {
 }
 
 // Open finds the credentials, and exchanges them for those of a role if one is named.
-func Open(ctx context.Context, s Settings) (*Session, error) {
+func Open(ctx context.Context, s Settings) (*Client, error) {
 	if err := s.profile(); err != nil {
 		return nil, fmt.Errorf("%w: the profile %q: %w", call.ErrCredentials, s.Profile, err)
 	}
-	session := &Session{settings: s, client: &http.Client{Transport: s.Transport, CheckRedirect: call.NoRedirects}}
-	session.keys = call.NewRenewed(early, session.fetch)
-	_, err := session.keys.Get(ctx)
-	return session, err
+	client := &Client{settings: s, client: &http.Client{Transport: s.Transport, CheckRedirect: call.NoRedirects}}
+	client.keys = call.NewRenewed(early, client.fetch)
+	_, err := client.keys.Get(ctx)
+	return client, err
 }
 
 // profile sets unset fields from a profile.
@@ -130,7 +130,7 @@ func either(a, b string) string {
 const early = 5 * time.Minute
 
 // fetch returns the keys, those of the machine's role, or those of an assumed role, and when they expire.
-func (s *Session) fetch(ctx context.Context) (k call.Keys, ends time.Time, err error) {
+func (s *Client) fetch(ctx context.Context) (k call.Keys, ends time.Time, err error) {
 	k = s.settings.Keys
 	if k.ID == "" && s.settings.ECSRole != "" {
 		if k, ends, err = s.machine(ctx); err != nil {
@@ -148,7 +148,7 @@ func (s *Session) fetch(ctx context.Context) (k call.Keys, ends time.Time, err e
 }
 
 // machine requests the keys of the machine's role.
-func (s *Session) machine(ctx context.Context) (call.Keys, time.Time, error) {
+func (s *Client) machine(ctx context.Context) (call.Keys, time.Time, error) {
 	address := "http://100.100.100.200/latest/meta-data/ram/security-credentials/" + url.PathEscape(s.settings.ECSRole)
 	answer, err := s.caller(nil, 10*time.Second).Do(ctx, call.Request{Method: http.MethodGet, URL: address})
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *Session) machine(ctx context.Context) (call.Keys, time.Time, error) {
 }
 
 // assume exchanges keys for those of the role.
-func (s *Session) assume(ctx context.Context, by call.Keys) (call.Keys, time.Time, error) {
+func (s *Client) assume(ctx context.Context, by call.Keys) (call.Keys, time.Time, error) {
 	role := s.settings.Role
 	query := url.Values{
 		"Action": {"AssumeRole"}, "Version": {"2015-04-01"}, "RoleArn": {role.ARN},
@@ -205,7 +205,7 @@ func (s *Session) assume(ctx context.Context, by call.Keys) (call.Keys, time.Tim
 
 // ObjectStore returns the address of the region's object store from the location service. If that does not respond,
 // it returns the usual one.
-func (s *Session) ObjectStore(ctx context.Context) (string, error) {
+func (s *Client) ObjectStore(ctx context.Context) (string, error) {
 	if s.settings.Region == "" {
 		return "", ErrRegion
 	}
@@ -248,7 +248,7 @@ func WithScheme(address string) string {
 }
 
 // caller returns a Caller whose requests are prepared by sign.
-func (s *Session) caller(sign func(context.Context, *http.Request, []byte) error, timeout time.Duration) *call.Caller {
+func (s *Client) caller(sign func(context.Context, *http.Request, []byte) error, timeout time.Duration) *call.Caller {
 	return &call.Caller{
 		Client: s.client, Sign: sign, UserAgent: s.settings.UserAgent, Pause: s.settings.Pause, Timeout: timeout,
 		Clock: &s.clock,

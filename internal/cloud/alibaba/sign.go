@@ -27,7 +27,7 @@ func mac(secret, text string) string {
 
 // Objects returns a Caller for the objects of a bucket. The path of a request is that of the object, without the
 // bucket, which is in the host name.
-func (s *Session) Objects(bucket string) *call.Caller {
+func (s *Client) Objects(bucket string) *call.Caller {
 	return s.caller(func(ctx context.Context, r *http.Request, _ []byte) error {
 		keys, err := s.keys.Get(ctx)
 		if err != nil {
@@ -70,7 +70,7 @@ func prefixed(b *strings.Builder, h http.Header, prefix string) {
 }
 
 // Table returns a Caller for an instance of TableStore.
-func (s *Session) Table(instance string) *call.Caller {
+func (s *Client) Table(instance string) *call.Caller {
 	return s.caller(func(ctx context.Context, r *http.Request, body []byte) error {
 		keys, err := s.keys.Get(ctx)
 		if err != nil {
@@ -125,7 +125,7 @@ func QueryString(method string, query url.Values) string {
 func Mac(secret, text string) string { return mac(secret, text) }
 
 // rpc calls an operation of a service whose arguments are in the query.
-func (s *Session) rpc(ctx context.Context, keys call.Keys, endpoint string, query url.Values, out any) error {
+func (s *Client) rpc(ctx context.Context, keys call.Keys, endpoint string, query url.Values, out any) error {
 	sign := func(_ context.Context, r *http.Request, _ []byte) error {
 		q := url.Values{}
 		for name, values := range query {

@@ -70,7 +70,7 @@ type Settings struct {
 
 	STSEndpoint, STSRegion string
 
-	// Transport executes the requests; the session modifies and owns it. Required.
+	// Transport executes the requests; the client modifies and owns it. Required.
 	Transport *http.Transport
 	// Env returns variables of the operation's environment, which take precedence over the process's. Required.
 	Env func(name string) string
@@ -95,8 +95,8 @@ type WebIdentity struct {
 	Duration                                       time.Duration
 }
 
-// Session sends requests with an identity. Safe for concurrent use.
-type Session struct {
+// Client sends requests with an identity. Safe for concurrent use.
+type Client struct {
 	Region  string
 	Account string // empty if it was not requested
 
@@ -109,7 +109,7 @@ type Session struct {
 }
 
 // Close closes the connections.
-func (s *Session) Close() { s.client.CloseIdleConnections() }
+func (s *Client) Close() { s.client.CloseIdleConnections() }
 
 // AccountError means that the credentials belong to an account that the settings exclude.
 type AccountError struct{ Account string }
@@ -129,7 +129,7 @@ var regions = pattern.Lazy(
 	`^(us|eu|ap|sa|ca|me|af|il|mx|cn|us-gov|us-iso|us-isob|eu-isoe|us-isof|eusc)-[a-z]+(-[a-z]+)?-\d+$`)
 
 // Open finds the credentials, and validates them with STS unless that is disabled.
-func Open(ctx context.Context, s Settings) (*Session, error) {
+func Open(ctx context.Context, s Settings) (*Client, error) {
 	if s.Region == "" || !s.SkipRegionValidation && !regions().MatchString(s.Region) {
 		return nil, fmt.Errorf("%w %q", ErrRegion, s.Region)
 	}
@@ -153,7 +153,7 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 				o.StandardOptions, standard)
 		})
 	}
-	client := &http.Client{Transport: s.Transport, CheckRedirect: call.NoRedirects}
+	httpClient := &http.Client{Transport: s.Transport, CheckRedirect: call.NoRedirects}
 	// Only the library's own client supports the certificates of AWS_CA_BUNDLE, which the library reads itself.
 	own := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 		t.Proxy, t.TLSClientConfig = s.Transport.Proxy, s.Transport.TLSClientConfig.Clone()
@@ -173,29 +173,29 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 			o.BaseEndpoint = sdk.String(WithScheme(s.STSEndpoint))
 		}
 	})
-	session := &Session{
-		Region: s.Region, client: client, attempts: attempts, userAgent: s.UserAgent,
+	client := &Client{
+		Region: s.Region, client: httpClient, attempts: attempts, userAgent: s.UserAgent,
 		endpoints: s.endpoints(ctx, loaded),
 	}
-	session.credentials = s.provider(loaded, stsClient)
-	stsClient = sts.New(stsClient.Options(), func(o *sts.Options) { o.Credentials = session.credentials })
-	if _, err := session.credentials.Retrieve(ctx); err != nil {
+	client.credentials = s.provider(loaded, stsClient)
+	stsClient = sts.New(stsClient.Options(), func(o *sts.Options) { o.Credentials = client.credentials })
+	if _, err := client.credentials.Retrieve(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
 	}
 	limited := len(s.AllowedAccounts)+len(s.ForbiddenAccounts) > 0
 	if s.SkipCredentialsValidation && (s.SkipAccountID || !limited) {
-		return session, nil
+		return client, nil
 	}
 	who, err := stsClient.GetCallerIdentity(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("asking STS whose credentials these are: %w", err)
 	}
-	session.Account = sdk.ToString(who.Account)
-	if slices.Contains(s.ForbiddenAccounts, session.Account) ||
-		len(s.AllowedAccounts) > 0 && !slices.Contains(s.AllowedAccounts, session.Account) {
-		return nil, &AccountError{session.Account}
+	client.Account = sdk.ToString(who.Account)
+	if slices.Contains(s.ForbiddenAccounts, client.Account) ||
+		len(s.AllowedAccounts) > 0 && !slices.Contains(s.AllowedAccounts, client.Account) {
+		return nil, &AccountError{client.Account}
 	}
-	return session, nil
+	return client, nil
 }
 
 // options returns the library's options for the settings and the operation's environment.

@@ -17,7 +17,7 @@ import (
 
 // Do sends a request to a service, such as "s3", and retries it after a pause while the service is busy or
 // unreachable, as often as configured (call.Caller). Each attempt is signed separately.
-func (s *Session) Do(ctx context.Context, service string, r call.Request) (*call.Response, error) {
+func (s *Client) Do(ctx context.Context, service string, r call.Request) (*call.Response, error) {
 	caller := &call.Caller{
 		Client: s.client, UserAgent: s.userAgent, Attempts: s.attempts, Explain: explain, Clock: &s.clock,
 		Sign: func(ctx context.Context, r *http.Request, body []byte) error { return s.sign(ctx, service, r, body) },
@@ -26,7 +26,7 @@ func (s *Session) Do(ctx context.Context, service string, r call.Request) (*call
 }
 
 // sign signs a request.
-func (s *Session) sign(ctx context.Context, service string, r *http.Request, body []byte) error {
+func (s *Client) sign(ctx context.Context, service string, r *http.Request, body []byte) error {
 	sum := sha256.Sum256(body)
 	hash := hex.EncodeToString(sum[:])
 	if service == "s3" {
@@ -76,7 +76,7 @@ func explain(e *call.Error, header http.Header) {
 
 // Ask calls an operation of a service with a JSON protocol, such as DynamoDB or KMS: target is the operation,
 // version that of the protocol ("1.0" or "1.1"). The response is decoded into out.
-func (s *Session) Ask(ctx context.Context, service, endpoint, target, version string, in, out any) error {
+func (s *Client) Ask(ctx context.Context, service, endpoint, target, version string, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return err

@@ -82,7 +82,7 @@ func (e endpoints) own(service string) string {
 }
 
 // Endpoint returns the address of a service, such as "s3": the configured one, or AWS's own.
-func (s *Session) Endpoint(service string) string {
+func (s *Client) Endpoint(service string) string {
 	if custom := s.endpoints.custom[service]; custom != "" {
 		return WithScheme(custom)
 	}

@@ -46,7 +46,7 @@ type Cloud struct {
 	client   *http.Client
 	login    string // with a slash at the end
 	manager  string // the address of the resource manager, without one
-	audience string // what its tokens are for
+	audience string // the resource that its tokens are for
 	suffix   string // of the hosts of storage accounts
 	// private is set for a cloud that Microsoft's directory does not contain.
 	private bool

@@ -12,7 +12,7 @@ import (
 
 // Do sends a request, and retries it after a pause while the service is busy or unreachable, as often as configured
 // (call.Caller).
-func (s *Session) Do(ctx context.Context, r call.Request) (*call.Response, error) {
+func (s *Client) Do(ctx context.Context, r call.Request) (*call.Response, error) {
 	return s.caller.Do(ctx, r)
 }
 

@@ -59,8 +59,8 @@ type Settings struct {
 	UserAgent string
 }
 
-// Session sends requests with an identity. Safe for concurrent use.
-type Session struct {
+// Client sends requests with an identity. Safe for concurrent use.
+type Client struct {
 	settings Settings
 	plain    *call.Caller // without authorization
 	caller   *call.Caller
@@ -82,39 +82,39 @@ func (g grant) authorize(r *http.Request) {
 }
 
 // Open checks the settings, finds the credentials, and gets a first token.
-func Open(ctx context.Context, s Settings) (*Session, error) {
+func Open(ctx context.Context, s Settings) (*Client, error) {
 	if s.UniverseDomain == "" {
 		s.UniverseDomain = DefaultUniverse
 	}
 	if s.Attempts <= 0 {
 		s.Attempts = 6
 	}
-	session := &Session{settings: s}
-	session.grants = call.NewRenewed(early, func(ctx context.Context) (grant, time.Time, error) {
-		g, err := session.fetch(ctx)
+	client := &Client{settings: s}
+	client.grants = call.NewRenewed(early, func(ctx context.Context) (grant, time.Time, error) {
+		g, err := client.fetch(ctx)
 		if err != nil {
 			return grant{}, time.Time{}, err
 		}
 		return g, g.token.Expiry, nil
 	})
-	session.plain, session.caller = session.over(s.Transport), session.over(authorized{session})
+	client.plain, client.caller = client.over(s.Transport), client.over(authorized{client})
 	if s.Anonymous {
-		session.caller = session.plain
-		return session, nil
+		client.caller = client.plain
+		return client, nil
 	}
-	err := session.caller.Repeat(ctx, func(int) error {
-		_, err := session.grants.Get(ctx)
+	err := client.caller.Repeat(ctx, func(int) error {
+		_, err := client.grants.Get(ctx)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return session, nil
+	return client, nil
 }
 
 // over returns a Caller. It does not follow redirects, which could send a token or a customer's key to another
 // host; the services do not need them.
-func (s *Session) over(transport http.RoundTripper) *call.Caller {
+func (s *Client) over(transport http.RoundTripper) *call.Caller {
 	return &call.Caller{
 		Client:    &http.Client{Transport: transport, CheckRedirect: call.NoRedirects},
 		UserAgent: s.settings.UserAgent, Attempts: s.settings.Attempts, Pause: s.settings.Pause, Explain: explain,
@@ -122,15 +122,15 @@ func (s *Session) over(transport http.RoundTripper) *call.Caller {
 }
 
 // Endpoint returns the address of a service, as https://storage.googleapis.com.
-func (s *Session) Endpoint(service string) string {
+func (s *Client) Endpoint(service string) string {
 	return "https://" + service + "." + s.settings.UniverseDomain
 }
 
-type authorized struct{ session *Session }
+type authorized struct{ client *Client }
 
 // RoundTrip implements http.RoundTripper.
 func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
-	g, err := a.session.grants.Get(r.Context())
+	g, err := a.client.grants.Get(r.Context())
 	if err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // required of RoundTrip
@@ -139,14 +139,14 @@ func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	r = r.Clone(r.Context())
 	g.authorize(r)
-	return a.session.settings.Transport.RoundTrip(r)
+	return a.client.settings.Transport.RoundTrip(r)
 }
 
 // early is how long before its expiry a token is no longer used.
 const early = time.Minute
 
 // fetch gets a token within ctx. The source is created each time, because it keeps its context.
-func (s *Session) fetch(ctx context.Context) (grant, error) {
+func (s *Client) fetch(ctx context.Context) (grant, error) {
 	own := context.WithValue(ctx, oauth2.HTTPClient, s.plain.Client)
 	scopes := s.settings.Scopes
 	if s.settings.Impersonate != "" {
@@ -169,7 +169,7 @@ func (s *Session) fetch(ctx context.Context) (grant, error) {
 
 // quota returns the project to charge: that of the environment, or that of the credentials' file. Many services refuse
 // the credentials of a user without it.
-func (s *Session) quota(credentials []byte) string {
+func (s *Client) quota(credentials []byte) string {
 	if project := s.settings.Env("GOOGLE_CLOUD_QUOTA_PROJECT"); project != "" {
 		return project
 	}
@@ -181,7 +181,7 @@ func (s *Session) quota(credentials []byte) string {
 }
 
 // find finds the credentials. The JSON of the result is nil for those without a file.
-func (s *Session) find(ctx context.Context, scopes []string) (*google.Credentials, error) {
+func (s *Client) find(ctx context.Context, scopes []string) (*google.Credentials, error) {
 	if s.settings.AccessToken != "" {
 		token := &oauth2.Token{AccessToken: s.settings.AccessToken}
 		return &google.Credentials{TokenSource: oauth2.StaticTokenSource(token)}, nil
@@ -216,7 +216,7 @@ func (s *Session) find(ctx context.Context, scopes []string) (*google.Credential
 	return found, nil
 }
 
-func (s *Session) fromJSON(ctx context.Context, text []byte, scopes []string) (*google.Credentials, error) {
+func (s *Client) fromJSON(ctx context.Context, text []byte, scopes []string) (*google.Credentials, error) {
 	var head struct {
 		Type     string `json:"type"`
 		Universe string `json:"universe_domain"`
@@ -252,7 +252,7 @@ func refusedToken(err error) error {
 
 // impersonate exchanges a token for one of the configured service account, whose requests are charged to the project of
 // the environment.
-func (s *Session) impersonate(ctx context.Context, by grant) (grant, error) {
+func (s *Client) impersonate(ctx context.Context, by grant) (grant, error) {
 	const accounts = "projects/-/serviceAccounts/"
 	in := map[string]any{"scope": s.settings.Scopes, "lifetime": "3600s"}
 	var delegates []string

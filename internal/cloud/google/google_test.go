@@ -32,7 +32,7 @@ func settings(s *fake.Server) google.Settings {
 	}
 }
 
-func get(s *google.Session, ctx context.Context) error {
+func get(s *google.Client, ctx context.Context) error {
 	_, err := s.Do(ctx, call.Request{Method: http.MethodGet, URL: s.Endpoint("storage") + "/storage/v1/b/states/o"})
 	return err
 }
@@ -42,12 +42,12 @@ func TestAServiceAccountIsImpersonatedOverDelegates(t *testing.T) {
 	with := settings(s)
 	with.Credentials, with.Impersonate = s.ServiceAccount(), "deploy@p.iam.gserviceaccount.com"
 	with.Delegates = []string{"a@p.iam.gserviceaccount.com", "projects/-/serviceAccounts/b@p.iam.gserviceaccount.com"}
-	session, err := google.Open(t.Context(), with)
+	client, err := google.Open(t.Context(), with)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := get(session, t.Context()); err != nil {
+		if err := get(client, t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -85,9 +85,9 @@ func TestRequestsAreChargedToTheProjectOfTheEnvironmentOrOfTheCredentials(t *tes
 			with.Env = func(name string) string {
 				return map[string]string{"GOOGLE_CLOUD_QUOTA_PROJECT": c.variable}[name]
 			}
-			session, err := google.Open(t.Context(), with)
+			client, err := google.Open(t.Context(), with)
 			if err == nil {
-				err = get(session, t.Context())
+				err = get(client, t.Context())
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -135,18 +135,18 @@ func TestABrokenServiceIsAskedAsOftenAsTheSettingsSay(t *testing.T) {
 	s := fake.NewTLS(t, "states")
 	with := settings(s)
 	with.AccessToken, with.Attempts = fake.Token, 3
-	session, err := google.Open(t.Context(), with)
+	client, err := google.Open(t.Context(), with)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Fail(500, 502, 503, 429)
-	err = get(session, t.Context())
+	err = get(client, t.Context())
 	var refused *call.Error
 	if !errors.As(err, &refused) || refused.Status != 503 || refused.Attempt != 3 || len(s.Requests()) != 3 {
 		t.Errorf("after %d requests the error is %v", len(s.Requests()), err)
 	}
 	s.Fail(403)
-	if err := get(session, t.Context()); !call.IsStatus(err, 403) || len(s.Requests()) != 4 {
+	if err := get(client, t.Context()); !call.IsStatus(err, 403) || len(s.Requests()) != 4 {
 		t.Errorf("after %d requests the error is %v", len(s.Requests()), err)
 	}
 }
@@ -156,11 +156,11 @@ func TestATokenIsAskedForAgainWhileItsServiceIsBusy(t *testing.T) {
 	with := settings(s)
 	with.Credentials = s.ServiceAccount()
 	s.Fail(503)
-	session, err := google.Open(t.Context(), with)
+	client, err := google.Open(t.Context(), with)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := get(session, t.Context()); err != nil {
+	if err := get(client, t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -169,7 +169,7 @@ func TestStoppingIsHeardDuringThePause(t *testing.T) {
 	s := fake.NewTLS(t, "states")
 	with := settings(s)
 	with.AccessToken, with.Pause = fake.Token, time.Hour
-	session, err := google.Open(t.Context(), with)
+	client, err := google.Open(t.Context(), with)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestStoppingIsHeardDuringThePause(t *testing.T) {
 	s.Fail(503)
 	s.Before(func(string, string) { t.Error("the service was asked a second time") })
 	done := make(chan error, 1)
-	go func() { done <- get(session, ctx) }()
+	go func() { done <- get(client, ctx) }()
 	for len(s.Requests()) == 0 {
 		select {
 		case err := <-done:

@@ -28,8 +28,8 @@ type Settings struct {
 	Pause     time.Duration
 }
 
-// Session sends requests with an identity. Safe for concurrent use.
-type Session struct {
+// Client sends requests with an identity. Safe for concurrent use.
+type Client struct {
 	settings Settings
 	client   *http.Client
 	keys     *call.Renewed[call.Keys]
@@ -37,22 +37,22 @@ type Session struct {
 }
 
 // Open checks the keys, and exchanges them for those of a role if there is one.
-func Open(ctx context.Context, s Settings) (*Session, error) {
+func Open(ctx context.Context, s Settings) (*Client, error) {
 	if s.Keys.ID == "" || s.Keys.Secret == "" {
 		return nil, fmt.Errorf("%w: secret_id and secret_key must be given, or TENCENTCLOUD_SECRET_ID and "+
 			"TENCENTCLOUD_SECRET_KEY in the environment", call.ErrCredentials)
 	}
-	session := &Session{settings: s, client: &http.Client{Transport: s.Transport, CheckRedirect: call.NoRedirects}}
-	session.keys = call.NewRenewed(early, session.fetch)
-	_, err := session.keys.Get(ctx)
-	return session, err
+	client := &Client{settings: s, client: &http.Client{Transport: s.Transport, CheckRedirect: call.NoRedirects}}
+	client.keys = call.NewRenewed(early, client.fetch)
+	_, err := client.keys.Get(ctx)
+	return client, err
 }
 
 // early is how long before their expiry keys are no longer used.
 const early = 5 * time.Minute
 
 // fetch returns the keys, or those of the role with their expiry.
-func (s *Session) fetch(ctx context.Context) (call.Keys, time.Time, error) {
+func (s *Client) fetch(ctx context.Context) (call.Keys, time.Time, error) {
 	role := s.settings.Role
 	if role.ARN == "" {
 		return s.settings.Keys, time.Time{}, nil
@@ -87,7 +87,7 @@ const apiVersion = "2018-08-13"
 const apiTimeout = 30 * time.Second
 
 // Ask calls an operation of a service with JSON responses, such as "tag". An error response is a *call.Error.
-func (s *Session) Ask(ctx context.Context, service, operation string, in, out any) error {
+func (s *Client) Ask(ctx context.Context, service, operation string, in, out any) error {
 	keys, err := s.keys.Get(ctx)
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func (s *Session) Ask(ctx context.Context, service, operation string, in, out an
 	return s.ask(ctx, keys, service, operation, in, out)
 }
 
-func (s *Session) ask(ctx context.Context, keys call.Keys, service, operation string, in, out any) error {
+func (s *Client) ask(ctx context.Context, keys call.Keys, service, operation string, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (s *Session) ask(ctx context.Context, keys call.Keys, service, operation st
 }
 
 // Objects returns a Caller for the object store.
-func (s *Session) Objects() *call.Caller {
+func (s *Client) Objects() *call.Caller {
 	return s.caller(func(ctx context.Context, r *http.Request, _ []byte) error {
 		keys, err := s.keys.Get(ctx)
 		if err != nil {
@@ -150,7 +150,7 @@ func (s *Session) Objects() *call.Caller {
 const objectTimeout = 5 * time.Minute
 
 // caller returns a Caller whose requests are prepared by sign.
-func (s *Session) caller(sign func(context.Context, *http.Request, []byte) error, timeout time.Duration) *call.Caller {
+func (s *Client) caller(sign func(context.Context, *http.Request, []byte) error, timeout time.Duration) *call.Caller {
 	return &call.Caller{
 		Client: s.client, Sign: sign, UserAgent: s.settings.UserAgent, Pause: s.settings.Pause, Timeout: timeout,
 		Clock: &s.clock,

@@ -1,8 +1,8 @@
 // Package otlp sends spans to a collector over OpenTelemetry's protocol, as configured by the OTEL_ variables of an
 // environment.
 //
-// It is a small exporter: docs/dependencies.md says what OpenTelemetry's would cost each command. The environment
-// is an argument; that of the process is not used.
+// It is a small exporter: docs/dependencies.md has the cost of OpenTelemetry's exporter for each command. The
+// environment is an argument; that of the process is not used.
 package otlp
 
 import (

@@ -1,6 +1,6 @@
 // Package awsidentity decodes the arguments about credentials for Amazon that backends and key providers share.
 //
-// It finds no credentials: cloud/aws does, with these settings.
+// It finds no credentials: internal/cloud/aws does, with these settings.
 package awsidentity
 
 import (
@@ -92,7 +92,7 @@ func webIdentityType() cty.Type {
 	})
 }
 
-// Problem converts an error of Open of cloud/aws. failed is the summary if no argument is the cause.
+// Problem converts an error of Open of internal/cloud/aws. failed is the summary if no argument is the cause.
 func Problem(err error, args arguments.Arguments, failed string) *diag.Diagnostic {
 	var account *aws.AccountError
 	switch {

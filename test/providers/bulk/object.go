@@ -94,13 +94,13 @@ func (o object) stored() map[string]any {
 	return map[string]any{"value": o.text("value")}
 }
 
-// inCloud returns what is known about the object in the cloud.
+// inCloud returns the attributes of the object that the cloud has.
 func (o object) inCloud() cloud.Object {
 	return cloud.Object{Type: typeName, Name: o.text("name"), ID: o.text("id"), IP: o.text("ip"),
 		Revision: o.whole("revision"), Attributes: o.stored()}
 }
 
-// with returns the object with what the cloud has of it. The cloud does not have the durations.
+// with returns the object with the cloud's attributes. The cloud does not have the durations.
 func (o object) with(found cloud.Object) object {
 	all := object{}
 	for name, v := range o {

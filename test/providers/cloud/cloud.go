@@ -191,8 +191,8 @@ func (c *Cloud) list(typeName string, wanted func(file string) bool) ([]Object, 
 	return objects, nil
 }
 
-// TakeTurn takes one of a number of turns, of all processes together, and reports whether there was one left. What
-// the turns are for is the caller's.
+// TakeTurn takes one of a number of turns, of all processes together, and reports whether there was one left. The
+// caller decides about their use.
 func (c *Cloud) TakeTurn(what string, turns int) (bool, error) {
 	if c.Forgets() {
 		c.mu.Lock()

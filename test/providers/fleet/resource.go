@@ -18,7 +18,7 @@ import (
 	"github.com/millipede-iac/millipede/test/providers/record"
 )
 
-// model is the object of a resource type. M is the struct, of which all methods are the pointer's.
+// model is the object of a resource type. M is the struct; all methods have pointer receivers.
 type model[M any] interface {
 	*M
 	base() *common

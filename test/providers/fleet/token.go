@@ -142,7 +142,7 @@ func (t *token) entry(op record.Op, l lease) record.Entry {
 		Private: fmt.Sprintf("%d renewals", l.Renewals)}
 }
 
-// renewAt returns when to renew next; never is the zero time.
+// renewAt returns the time of the next renewal; the zero time if there is none.
 func (l lease) renewAt() time.Time {
 	if l.Every == 0 {
 		return time.Time{}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// spoilHandshake does what UNRULY_HANDSHAKE says instead of the handshake, and reports whether it did: then the process
-// must end. "late:DURATION" waits before a proper handshake.
+// spoilHandshake replaces the handshake as UNRULY_HANDSHAKE requests, and reports whether it did: then the process must
+// end. "late:DURATION" waits before a proper handshake.
 func spoilHandshake(how string) (spoiled bool, err error) {
 	how, after, _ := strings.Cut(how, ":")
 	switch how {

@@ -37,8 +37,8 @@ func (s *server) GetMetadata(ctx context.Context, _ *tfprotov6.GetMetadataReques
 	return resp, nil
 }
 
-// GetProviderSchema returns the schemas, or what UNRULY_SCHEMA says: "invalid" for schemas that break the rules,
-// "many:N" for N more resource types, or a fault (error, warn, grpc, panic, crash, hang, hang_deaf).
+// GetProviderSchema returns the schemas, unless UNRULY_SCHEMA requests something else: "invalid" for schemas that break
+// the rules, "many:N" for N more resource types, or a fault (error, warn, grpc, panic, crash, hang, hang_deaf).
 func (s *server) GetProviderSchema(ctx context.Context, _ *tfprotov6.GetProviderSchemaRequest) (
 	*tfprotov6.GetProviderSchemaResponse, error) {
 	if s.schemaFault == "invalid" {
@@ -77,7 +77,7 @@ func (s *server) ValidateProviderConfig(ctx context.Context, req *tfprotov6.Vali
 	return &tfprotov6.ValidateProviderConfigResponse{PreparedConfig: req.Config, Diagnostics: diags}, err
 }
 
-// ConfigureProvider does nothing, or what the command says.
+// ConfigureProvider does nothing, unless the command requests a fault.
 func (s *server) ConfigureProvider(ctx context.Context, req *tfprotov6.ConfigureProviderRequest) (
 	*tfprotov6.ConfigureProviderResponse, error) {
 	o, err := decode(configuration.ValueType(), req.Config)
@@ -101,9 +101,9 @@ func (s *server) GetFunctions(context.Context, *tfprotov6.GetFunctionsRequest) (
 	return &tfprotov6.GetFunctionsResponse{Functions: map[string]*tfprotov6.Function{"misdo": misdo}}, nil
 }
 
-// CallFunction returns the second argument, or does what the first says: "function:FAULT", and for functions alone
-// "function:error_argument" for an error at an argument that is not there, "function:unknown" and "function:number" for
-// unlawful results.
+// CallFunction returns the second argument, unless the first one requests a fault: "function:FAULT", and for functions
+// alone "function:error_argument" for an error at an argument that is not there, "function:unknown" and
+// "function:number" for unlawful results.
 func (s *server) CallFunction(ctx context.Context, req *tfprotov6.CallFunctionRequest) (*tfprotov6.CallFunctionResponse,
 	error) {
 	if req.Name != "misdo" || len(req.Arguments) != 2 {

@@ -342,14 +342,14 @@ func (s *server) OpenEphemeralResource(ctx context.Context, req *tfprotov6.OpenE
 	return resp, a.err
 }
 
-// RenewEphemeralResource does nothing, or what the command says.
+// RenewEphemeralResource does nothing, unless the command requests a fault.
 func (s *server) RenewEphemeralResource(ctx context.Context, req *tfprotov6.RenewEphemeralResourceRequest) (
 	*tfprotov6.RenewEphemeralResourceResponse, error) {
 	a := s.answer(ctx, record.Renew, req.TypeName, "renew", string(req.Private), source.ValueType(), nil)
 	return &tfprotov6.RenewEphemeralResourceResponse{Private: req.Private, Diagnostics: a.diags}, a.err
 }
 
-// CloseEphemeralResource does nothing, or what the command says.
+// CloseEphemeralResource does nothing, unless the command requests a fault.
 func (s *server) CloseEphemeralResource(ctx context.Context, req *tfprotov6.CloseEphemeralResourceRequest) (
 	*tfprotov6.CloseEphemeralResourceResponse, error) {
 	a := s.answer(ctx, record.Close, req.TypeName, "close", string(req.Private), source.ValueType(), nil)

@@ -1,12 +1,12 @@
 // Package disk simulates the content of a disk after a power failure: the files of a process as it has synced them.
 //
 // The process runs under ptrace, so it needs no preparation and links nothing. Each time one of its threads is about to
-// sync a file, the file's content of that moment is remembered; when the call has succeeded, that is what the disk has
-// of it. What was written and never synced is lost. Names are taken as file systems with a journal of them keep them:
-// making, renaming and removing a file come in order, and the name of a file that was made is there with its first
-// sync. So this finds writes that were acknowledged without a sync, and files that were renamed before their content
-// was synced. It does not find a directory that had to be synced, a sector that was torn, and disks that lie. Memory
-// that is mapped for writing is not seen; nothing here writes so.
+// sync a file, the package records the file's content of that moment; when the call has succeeded, the simulated disk
+// has this content. Data that was written and never synced is lost. Names behave as in file systems that journal
+// metadata: making, renaming and removing files take effect in order, and the name of a new file exists after its first
+// sync. So tests find writes that were acknowledged without a sync, and files that were renamed before their content
+// was synced. They do not find a missing sync of a directory, partly written sectors, or disks that report a sync too
+// early. Writes to mapped memory are not seen; Millipede has none.
 //
 // A Volume is a small disk that can be full for a while.
 package disk

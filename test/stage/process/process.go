@@ -1,7 +1,7 @@
-// Package process runs the real processes that tests are made of.
+// Package process runs the real processes of a test.
 //
 // A process is started in a separate process group, its output is read line by line, and it is ended by its ID. The
-// package does not depend on what the processes do.
+// package does not depend on the programs that the processes execute.
 package process
 
 import (
@@ -55,7 +55,7 @@ func (p *Process) Write(b []byte) (int, error) {
 // PID is the process's id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Output returns what the process has written so far to standard output and standard error.
+// Output returns the output of the process so far, on standard output and standard error.
 func (p *Process) Output() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

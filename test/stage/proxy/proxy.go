@@ -43,7 +43,7 @@ func (p *Proxy) Cut() {
 	defer p.mu.Unlock()
 	p.cut = true
 	for c := range p.conns {
-		_ = c.Close() // what is not open any more needs no closing
+		_ = c.Close() // connections that are closed already
 	}
 }
 

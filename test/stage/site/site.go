@@ -45,7 +45,7 @@ type Site struct {
 	// Guard, if set before Server, makes the server use TLS and the users of deploy/nats; the programs connect as
 	// those.
 	Guard *nats.Certificates
-	// Env is added to the environment of what is started.
+	// Env is added to the environment of the started processes.
 	Env []string
 }
 
@@ -135,7 +135,7 @@ func (s *Site) Start(args ...string) *process.Process {
 	return Started(s.T, "coordinator "+strings.Join(args, " "), s.Command(args...))
 }
 
-// Started starts a process that is killed with the test if it still runs. A failed test shows what it wrote.
+// Started starts a process that is killed with the test if it still runs. A failed test shows its output.
 func Started(t *testing.T, name string, c *exec.Cmd) *process.Process {
 	t.Helper()
 	p, err := process.Start(name, c)
@@ -156,7 +156,7 @@ func Started(t *testing.T, name string, c *exec.Cmd) *process.Process {
 	return p
 }
 
-// Tail shortens the output of a process to what is needed to understand a failure.
+// Tail shortens the output of a process to the part that is needed to understand a failure.
 func Tail(text string) string {
 	const enough = 12_000
 	if len(text) <= enough {

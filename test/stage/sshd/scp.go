@@ -36,7 +36,7 @@ func (r *receiver) ok() bool {
 	return err == nil
 }
 
-// into takes what comes until the end, or the end of a directory.
+// into stores the received files until the end, or until the end of a directory.
 func (r *receiver) into(target string, recursive bool) error {
 	for {
 		line, err := r.r.ReadString('\n')

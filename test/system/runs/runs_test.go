@@ -26,7 +26,7 @@ import (
 type plain struct{}
 
 func (plain) Wrap(_ context.Context, _ wire.TaskRef, data []byte) ([]byte, error) { return data, nil }
-func (plain) Unwrap(_ context.Context, _ wire.TaskRef, data []byte, _ *wire.Held) ([]byte, error) {
+func (plain) Unwrap(_ context.Context, _ wire.TaskRef, data []byte, _ *wire.Reservation) ([]byte, error) {
 	return data, nil
 }
 

@@ -111,7 +111,7 @@ func describe(w http.ResponseWriter, bucket, name string, o Object, key string) 
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-// holds reports whether the precondition of a request holds for what is there.
+// holds reports whether the precondition of a request is true for the stored object.
 func holds(r *http.Request, o Object) bool {
 	want := r.URL.Query().Get("ifGenerationMatch")
 	return want == "" || want == strconv.FormatInt(o.Generation, 10)

@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/wire/mem"
 )
 
-func TestAnOrphanedPermitIsFreedOnlyWhenNothingCanRunUnderIt(t *testing.T) {
+func TestAnAbandonedPermitIsFreedOnlyWhenNothingCanRunUnderIt(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1_700_000_000, 0)
 	dispatch := func(id string) []journal.Event {

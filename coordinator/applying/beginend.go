@@ -88,9 +88,9 @@ func (a *Applier) End() []state.Change {
 	return changes
 }
 
-// dataGone removes the data that was read, because nothing uses it any more; for a part of a configuration, that of
-// the part: targets themselves, or what is neither excluded nor a dependency of an excluded object. The caller has
-// the lock.
+// dataGone removes the data that was read, because nothing uses it any more. If the plan destroys a part of a
+// configuration, only the data of that part is removed: the targets, or all data that is neither excluded nor a
+// dependency of an excluded object. The caller has the lock.
 func (a *Applier) dataGone() []state.Change {
 	var out []state.Change
 	kept := a.keptData()

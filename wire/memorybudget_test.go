@@ -79,23 +79,23 @@ func TestLargeMessagesWaitForRoomAndAPoolLeavesHalfOfItToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
-		room := wire.NewRoom(8 << 20)
+		budget := wire.NewMemoryBudget(8 << 20)
 		packed, err := wire.Packer{}.Pack(ctx, "s", make([]byte, 3<<20))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var mu sync.Mutex
-		in := map[string][]*wire.Held{}
+		in := map[string][]*wire.Reservation{}
 		var group sync.WaitGroup
 		gone := errors.New("the run is over")
 		arrive := func(pool string) {
 			group.Go(func() {
-				held := room.For(pool)
+				held := budget.For(pool)
 				if _, err := (wire.Packer{Held: held}).Unpack(ctx, "s", packed); err != nil {
 					if !errors.Is(err, gone) {
 						t.Error(err)
 					}
-					held.Give()
+					held.Release()
 					return
 				}
 				mu.Lock()
@@ -104,11 +104,11 @@ func TestLargeMessagesWaitForRoomAndAPoolLeavesHalfOfItToOthers(t *testing.T) {
 			})
 		}
 		leave := func(pool string) {
-			mu.Lock() // a message that gets the room arrives at once
+			mu.Lock() // a message that gets the memory arrives at once
 			first := in[pool][0]
 			in[pool] = in[pool][1:]
 			mu.Unlock()
-			first.Give()
+			first.Release()
 		}
 		want := func(when string, eu, us, ap int) {
 			t.Helper()
@@ -134,8 +134,8 @@ func TestLargeMessagesWaitForRoomAndAPoolLeavesHalfOfItToOthers(t *testing.T) {
 		group.Wait()
 		leave("eu")
 		leave("ap")
-		arrived := room.For("eu") // all of it is there again
-		defer arrived.Give()
+		arrived := budget.For("eu") // all of it is there again
+		defer arrived.Release()
 		if _, err := (wire.Packer{Held: arrived}).Unpack(t.Context(), "s", packed); err != nil {
 			t.Error(err)
 		}
@@ -156,12 +156,12 @@ func TestAMessageFromABlobOccupiesWhatItHas(t *testing.T) {
 		if len(blobs.data) != 1 || len(packed) > 1024 {
 			t.Fatal("the message is not in a blob")
 		}
-		room := wire.NewRoom(16 << 20) // 8 MiB of which are for one pool
-		var in []*wire.Held
+		budget := wire.NewMemoryBudget(16 << 20) // 8 MiB of which are for one pool
+		var in []*wire.Reservation
 		var group sync.WaitGroup
 		for range 3 {
 			group.Go(func() {
-				held := room.For("eu")
+				held := budget.For("eu")
 				p := wire.Packer{Run: "r", Blobs: blobs, Rand: source(2), Held: held}
 				if got, err := p.Unpack(t.Context(), "s", packed); err != nil || !bytes.Equal(got, data) {
 					t.Error(len(got), err)
@@ -174,7 +174,7 @@ func TestAMessageFromABlobOccupiesWhatItHas(t *testing.T) {
 			t.Errorf("%d messages are in memory", len(in))
 		}
 		for n := range 3 {
-			in[n].Give()
+			in[n].Release()
 			synctest.Wait()
 		}
 		group.Wait()

@@ -18,7 +18,7 @@ type fullJournal struct {
 	full atomic.Bool
 }
 
-func (j *fullJournal) noRoom() error {
+func (j *fullJournal) unwritable() error {
 	if j.full.Load() {
 		return journal.ErrFull
 	}
@@ -26,22 +26,22 @@ func (j *fullJournal) noRoom() error {
 }
 
 func (j *fullJournal) Intend(ref wire.TaskRef, nonce string, m []byte) error {
-	return cmp.Or(j.noRoom(), j.Journal.Intend(ref, nonce, m))
+	return cmp.Or(j.unwritable(), j.Journal.Intend(ref, nonce, m))
 }
 
 func (j *fullJournal) Start(ref wire.TaskRef, m []byte) error {
-	return cmp.Or(j.noRoom(), j.Journal.Start(ref, m))
+	return cmp.Or(j.unwritable(), j.Journal.Start(ref, m))
 }
 
 func (j *fullJournal) End(ref wire.TaskRef, m []byte) error {
-	return cmp.Or(j.noRoom(), j.Journal.End(ref, m))
+	return cmp.Or(j.unwritable(), j.Journal.End(ref, m))
 }
 
 func (j *fullJournal) Done(ref wire.TaskRef) error {
-	return cmp.Or(j.noRoom(), j.Journal.Done(ref))
+	return cmp.Or(j.unwritable(), j.Journal.Done(ref))
 }
 
-func (j *fullJournal) Room() error { return j.noRoom() }
+func (j *fullJournal) CheckSpace() error { return j.unwritable() }
 
 // A worker with a full disk took task after task and returned each, four times a second, without a message: a run that
 // had no other worker showed "Still creating..." for ever.
@@ -108,7 +108,7 @@ func TestAFullDiskEndsNoWorkerAndLosesNoResult(t *testing.T) {
 		j.full.Store(true)
 		elapse(time.Minute)
 		synctest.Wait()
-		if len(b.results()) != 1 || b.cloud.applied != 1 { // the transport has room
+		if len(b.results()) != 1 || b.cloud.applied != 1 { // the transport accepts it
 			t.Errorf("%d results of %d operations", len(b.results()), b.cloud.applied)
 		}
 		j.full.Store(false)

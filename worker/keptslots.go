@@ -15,14 +15,14 @@ const keepFor = 5 * time.Second
 // keptSlots are slots that are reserved for a vertex between two of its operations, so that the second one need not
 // queue behind the first ones of other vertices.
 type keptSlots struct {
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 	by map[wire.AttemptID]*keptSlot
 }
 
 // keptSlot is a reserved slot.
 type keptSlot struct {
 	after wire.AttemptID
-	next  chan wire.Delivery // has room for one
+	next  chan wire.Delivery // buffers one
 	until time.Time          // by the wall clock: a machine that slept may have slept for longer than its timers say
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
-// Each phase of a run opened a socket in its workspace, for readers of which there are none but other phases of the
-// same process: a tenth of the service's CPU for small runs.
+// Each phase of a run opened a socket in its workspace, although only other phases of the same process could read
+// there: a tenth of the service's CPU for small runs.
 func TestAStoreIsCopiedWhileThisProcessHasItOpen(t *testing.T) {
 	key, err := seal.NewKey(seal.NewSecret())
 	if err != nil {

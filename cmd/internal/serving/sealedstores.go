@@ -32,7 +32,7 @@ type sealedStores struct {
 	// gate is held for reading while a store is opened or closed, and for writing at the moment of a backup. It is not
 	// held while Open waits for another process's lock on a store.
 	gate sync.RWMutex
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	open map[string]*bolt.Store
 	// copying has the closed stores that a backup is about to copy. Open waits until the channel of its store is
 	// closed.

@@ -12,8 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/worker/journal"
 )
 
-// roomEvery is the interval at which a full disk is checked for room.
-const roomEvery = 500 * time.Millisecond
+// spaceEvery is the interval at which a full disk is checked for space.
+const spaceEvery = 500 * time.Millisecond
 
 // refusalReason is why the worker takes no tasks at the moment.
 type refusalReason struct {
@@ -36,29 +36,30 @@ func (t *refusalReason) set(why string) bool {
 	return changed
 }
 
-// noRoom records that the journal cannot be written for lack of room. The worker takes no tasks until it can, and says
-// so in its heartbeats: otherwise it would fetch and release the same tasks over and over, and nobody would know why.
-func (w *Worker) noRoom(err error) {
+// diskFull records that the journal cannot be written for lack of space. The worker takes no tasks until it can, and
+// says so in its heartbeats: otherwise it would fetch and release the same tasks over and over, and nobody would know
+// why.
+func (w *Worker) diskFull(err error) {
 	why := strings.ToValidUTF8(err.Error(), "?")
 	if w.trouble.set(why[:min(len(why), wire.MaxText)]) {
 		w.requestHeartbeat()
 	}
 }
 
-// awaitRoom waits until the journal can be written. It returns false if ctx ends first.
-func (w *Worker) awaitRoom(ctx context.Context) bool {
+// awaitSpace waits until the journal can be written. It returns false if ctx ends first.
+func (w *Worker) awaitSpace(ctx context.Context) bool {
 	for w.trouble.text() != "" {
-		err := w.Journal.Room()
+		err := w.Journal.CheckSpace()
 		switch {
 		case err == nil:
 			if w.trouble.set("") {
-				w.Log.Info("the disk of this worker has room again")
+				w.Log.Info("the disk of this worker has space again")
 				w.requestHeartbeat()
 			}
 		case !errors.Is(err, journal.ErrFull):
 			w.fail(err)
 			return false
-		case sleep.For(ctx, roomEvery) != nil:
+		case sleep.For(ctx, spaceEvery) != nil:
 			return false
 		}
 	}

@@ -12,7 +12,7 @@ import (
 func (w *Worker) take(taking, working context.Context, pool string) {
 	var retry backoff
 	for {
-		if !w.awaitRoom(taking) {
+		if !w.awaitSpace(taking) {
 			return
 		}
 		free := w.slots.free(taking)

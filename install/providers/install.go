@@ -22,17 +22,17 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// place verifies a package and puts it into the data directory: an unpacked one by a symbolic link, a packed one by
+// install verifies a package and installs it in the data directory: an unpacked one by a symbolic link, a packed one by
 // unpacking it. With a shared cache directory the package is put there in the same way, and linked from there. locked
 // is the selection so far, or nil.
-func (o Options) place(ctx context.Context, p addr.Provider, c candidate, constraints string, locked *lock.Provider) (
+func (o Options) install(ctx context.Context, p addr.Provider, c candidate, constraints string, locked *lock.Provider) (
 	*lock.Provider, diag.List) {
 	version := c.version.String()
 	out := &lock.Provider{Version: c.version, Constraints: constraints}
 	if locked != nil && locked.Version.Same(c.version) {
 		out.Hashes = slices.Clone(locked.Hashes)
 	}
-	t := &placement{options: o, provider: p, candidate: c, known: out.Hashes}
+	t := &installation{options: o, provider: p, candidate: c, known: out.Hashes}
 	hashes, err := t.put(ctx, o.installDir(p, version))
 	if ctx.Err() != nil && err != nil {
 		return nil, interrupted()
@@ -45,20 +45,20 @@ func (o Options) place(ctx context.Context, p addr.Provider, c candidate, constr
 	return out, nil
 }
 
-// placement is the installation of one package.
-type placement struct {
+// installation is the installation of one package.
+type installation struct {
 	options   Options
 	provider  addr.Provider
 	candidate candidate
 	known     []string // its hashes in the lock file
 }
 
-func (t *placement) report(kind EventKind, shared bool) {
+func (t *installation) report(kind EventKind, shared bool) {
 	t.options.report(Event{Kind: kind, Provider: t.provider, Version: t.candidate.version.String(), Shared: shared})
 }
 
 // installed reports the completion, and returns the hashes for the lock file.
-func (t *placement) installed(h1 string, auth *Authentication, shared bool) []string {
+func (t *installation) installed(h1 string, auth *Authentication, shared bool) []string {
 	local := []string{h1}
 	var vouched []string
 	if auth != nil {
@@ -75,7 +75,7 @@ func (t *placement) installed(h1 string, auth *Authentication, shared bool) []st
 
 // put makes the package available in target, and returns hashes of its content. Another process may be doing the
 // same: the directory is locked meanwhile, and created atomically.
-func (t *placement) put(ctx context.Context, target string) ([]string, error) {
+func (t *installation) put(ctx context.Context, target string) ([]string, error) {
 	if t.options.CLI.CacheDir == "" {
 		unlock, err := lockDir(target)
 		if err != nil {
@@ -102,7 +102,7 @@ func (t *placement) put(ctx context.Context, target string) ([]string, error) {
 }
 
 // fill puts the package into a directory, which the caller has locked.
-func (t *placement) fill(ctx context.Context, dir string, shared bool) ([]string, error) {
+func (t *installation) fill(ctx context.Context, dir string, shared bool) ([]string, error) {
 	if t.candidate.dir != "" {
 		return t.link(dir, shared)
 	}
@@ -110,7 +110,7 @@ func (t *placement) fill(ctx context.Context, dir string, shared bool) ([]string
 }
 
 // link makes an unpacked package of a mirror available. It is already on this machine, so it is not copied.
-func (t *placement) link(target string, shared bool) ([]string, error) {
+func (t *installation) link(target string, shared bool) ([]string, error) {
 	t.report(Installing, shared)
 	dir := t.candidate.dir
 	h1, err := t.options.Hashes.of(dir)
@@ -144,7 +144,7 @@ func same(a, b string) bool {
 }
 
 // unpack downloads a packed package if necessary, verifies it, and unpacks it.
-func (t *placement) unpack(ctx context.Context, dir string, shared bool) ([]string, error) {
+func (t *installation) unpack(ctx context.Context, dir string, shared bool) ([]string, error) {
 	t.report(Installing, shared)
 	archive, auth, remove, err := t.candidate.fetch(ctx, t.options.Env.TempDir())
 	if err != nil {
@@ -159,7 +159,7 @@ func (t *placement) unpack(ctx context.Context, dir string, shared bool) ([]stri
 }
 
 // share makes a package available in the shared cache directory, unless it is already there.
-func (t *placement) share(ctx context.Context, shared string) ([]string, error) {
+func (t *installation) share(ctx context.Context, shared string) ([]string, error) {
 	slow := time.AfterFunc(reportAfter, func() { t.report(Waiting, true) })
 	unlock, err := lockDir(shared)
 	slow.Stop()

@@ -17,37 +17,37 @@ func Close(b Backend) error {
 	return nil
 }
 
-// Watches periodically checks whether locks are still held, for backends without notification. The zero value is
+// LockChecks periodically checks whether locks are still held, for backends without notification. The zero value is
 // ready for use. Safe for concurrent use.
-type Watches struct {
-	mu  sync.Mutex        // guards all
-	all map[string]*watch // by workspace
+type LockChecks struct {
+	mu  sync.Mutex               // guards all
+	all map[string]*runningCheck // by workspace
 }
 
-type watch struct {
+type runningCheck struct {
 	id   string
 	stop context.CancelCauseFunc
-	done chan struct{} // closed when the watch has ended
+	done chan struct{} // closed when the checks have ended
 }
 
-// errReleased is the cause that ends a watch that is no longer needed.
+// errReleased is the cause that ends checks that are no longer needed.
 var errReleased = errors.New("the lock is not watched any more")
 
-// Start watches the lock of a workspace that was just taken, until Stop or Close, and returns it. held reports
-// whether it is still held; an error means that this is unknown, and the lock is assumed to be held. The watch
-// outlives the context, of which it uses only the values.
-func (w *Watches) Start(ctx context.Context, every time.Duration, workspace, id string,
+// Start checks the lock of a workspace that was just taken, until Stop or Close, and returns it. held reports whether
+// it is still held; an error means that this is unknown, and the lock is assumed to be held. The checks continue after
+// ctx has ended; they use only its values.
+func (w *LockChecks) Start(ctx context.Context, every time.Duration, workspace, id string,
 	held func(ctx context.Context) (bool, error),
 ) Lock {
 	if every <= 0 {
 		every = lockCheck
 	}
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	n := &watch{id: id, stop: stop, done: make(chan struct{})}
+	n := &runningCheck{id: id, stop: stop, done: make(chan struct{})}
 	w.mu.Lock()
 	former := w.all[workspace]
 	if w.all == nil {
-		w.all = map[string]*watch{}
+		w.all = map[string]*runningCheck{}
 	}
 	w.all[workspace] = n
 	w.mu.Unlock()
@@ -78,8 +78,8 @@ func (w *Watches) Start(ctx context.Context, every time.Duration, workspace, id 
 // lockCheck is the default interval of the checks.
 const lockCheck = 20 * time.Second
 
-// Stop ends the watch of a lock, before the lock is released. It reports whether there was one.
-func (w *Watches) Stop(workspace, id string) bool {
+// Stop ends the checks of a lock, before the lock is released. It reports whether there was one.
+func (w *LockChecks) Stop(workspace, id string) bool {
 	w.mu.Lock()
 	n := w.all[workspace]
 	if n == nil || n.id != id {
@@ -92,8 +92,8 @@ func (w *Watches) Stop(workspace, id string) bool {
 	return true
 }
 
-// Close ends all watches.
-func (w *Watches) Close() {
+// Close ends all checks.
+func (w *LockChecks) Close() {
 	w.mu.Lock()
 	all := w.all
 	w.all = nil
@@ -103,7 +103,7 @@ func (w *Watches) Close() {
 	}
 }
 
-func (n *watch) end() {
+func (n *runningCheck) end() {
 	if n == nil {
 		return
 	}

@@ -59,7 +59,7 @@ func (c *Conn) TakeHanded(ctx context.Context, pool, worker string,
 			answer = handRefused
 		}
 		if err := c.nc.Publish(m.Reply, []byte(answer)); err != nil {
-			c.opts.Log("answering who handed a task over: " + err.Error())
+			c.opts.Log("answering the coordinator that handed over a task: " + err.Error())
 		}
 	}, wire.HandSubject(pool, worker))
 }

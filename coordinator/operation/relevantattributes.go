@@ -168,7 +168,7 @@ func (t *tracer) block(m addr.ModuleInstance, r addr.Resource, into hcl.Traversa
 		return
 	}
 	if part := entered(code.Schema.Block, into[0]); part != nil {
-		refs, _ := eval.BodyReferences(rc.Config, part) // what is not of this part is no problem here
+		refs, _ := eval.BodyReferences(rc.Config, part) // attributes of other parts are no problem here
 		t.add(m, r, refs)
 	}
 }

@@ -148,7 +148,7 @@ func TestAPanicOverAResultLeavesTheOperationInDoubt(t *testing.T) {
 	if step.Doubt == nil || !strings.Contains(step.Doubt.Reason, "a bug") {
 		t.Errorf("the doubt is %+v", step.Doubt)
 	}
-	if text := step.Diags.Err(); text == nil || !strings.Contains(text.Error(), "ends_test.go") {
+	if text := step.Diags.Err(); text == nil || !strings.Contains(text.Error(), "beginend_test.go") {
 		t.Errorf("no trace: %v", text)
 	}
 }

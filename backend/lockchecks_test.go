@@ -14,7 +14,7 @@ import (
 // write.
 func TestALockThatIsGoneIsNoticedAndOneThatCannotBeAskedForIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var w backend.Watches
+		var w backend.LockChecks
 		defer w.Close()
 		answers := []func() (bool, error){
 			func() (bool, error) { return true, nil },
@@ -36,15 +36,15 @@ func TestALockThatIsGoneIsNoticedAndOneThatCannotBeAskedForIsHeld(t *testing.T) 
 	})
 }
 
-func TestAWatchEndsWithItsLockAndWithItsBackend(t *testing.T) {
+func TestChecksEndWithTheirLockAndWithTheirBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var w backend.Watches
+		var w backend.LockChecks
 		never := func(context.Context) (bool, error) { t.Error("looked at"); return false, nil }
 		w.Start(t.Context(), time.Minute, "a", "1", never)
 		w.Start(t.Context(), time.Minute, "a", "2", never) // takes the place of the first
 		w.Start(t.Context(), time.Minute, "b", "3", never)
 		if w.Stop("a", "1") || !w.Stop("a", "2") || w.Stop("a", "2") {
-			t.Error("a watch was ended under a wrong ID, or not at all")
+			t.Error("checks were ended under a wrong ID, or not at all")
 		}
 		w.Close()
 		time.Sleep(time.Hour) // in the clock of the test

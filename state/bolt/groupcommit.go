@@ -20,23 +20,23 @@ func (s *Store) write(ctx context.Context, op func(*bbolt.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.queue.do(op)
+	return s.commits.do(op)
 }
 
 // later adds an operation to the next transaction, or to the last one before the store closes, and does not wait for
-// it. Its error is lost, and so is the operation if the process is killed before. It saves the two syncs of a
-// transaction of its own, for what may be lost.
+// it. Its error is lost, and so is the operation if the process is killed before. It is for data that may be lost, and
+// saves the two syncs of a transaction of its own.
 func (s *Store) later(ctx context.Context, op func(*bbolt.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	_, err := s.queue.add(op, true)
+	_, err := s.commits.add(op, true)
 	return err
 }
 
-// settled commits what later has added, for callers that read it.
+// settled commits the operations that later has added, for callers that read their effects.
 func (s *Store) settled(ctx context.Context) error {
-	if s.queue.delayed.Load() == 0 {
+	if s.commits.delayed.Load() == 0 {
 		return ctx.Err()
 	}
 	return s.write(ctx, func(*bbolt.Tx) error { return nil })
@@ -104,16 +104,16 @@ func (s *Store) transact(ops []func(*bbolt.Tx) error) (failed int, err error) {
 	return failed, err
 }
 
-// queue combines the operations of concurrent callers into transactions. If no write is in progress, a caller
+// groupCommit combines the operations of concurrent callers into transactions. If no write is in progress, a caller
 // writes for all waiting callers, while the next ones gather. So there is no goroutine and no timer, and a single
 // caller never waits.
-type queue struct {
+type groupCommit struct {
 	transact func([]func(*bbolt.Tx) error) (failed int, err error)
 	writing  chan struct{} // contains a token during a write
 
 	delayed atomic.Int64 // operations that nobody waits for, and that are not committed yet
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	waiting []*waiter
 	closed  bool
 }
@@ -125,86 +125,86 @@ type waiter struct {
 }
 
 // end reports the result of the operation.
-func (q *queue) end(w *waiter, err error) {
+func (g *groupCommit) end(w *waiter, err error) {
 	if w.delayed {
-		q.delayed.Add(-1)
+		g.delayed.Add(-1)
 	}
 	w.done <- err
 }
 
-func (q *queue) init(transact func([]func(*bbolt.Tx) error) (int, error)) {
-	q.transact = transact
-	q.writing = make(chan struct{}, 1)
+func (g *groupCommit) init(transact func([]func(*bbolt.Tx) error) (int, error)) {
+	g.transact = transact
+	g.writing = make(chan struct{}, 1)
 }
 
 // do returns when the operation is durable, or has failed.
-func (q *queue) do(op func(*bbolt.Tx) error) error {
-	w, err := q.add(op, false)
+func (g *groupCommit) do(op func(*bbolt.Tx) error) error {
+	w, err := g.add(op, false)
 	if err != nil {
 		return err
 	}
 	select {
 	case err := <-w.done:
 		return err
-	case q.writing <- struct{}{}:
-		q.drain()
-		<-q.writing
+	case g.writing <- struct{}{}:
+		g.drain()
+		<-g.writing
 		return <-w.done // another caller's drain may have completed it already
 	}
 }
 
 // add adds an operation to those that the next writer writes. For a delayed one nobody waits.
-func (q *queue) add(op func(*bbolt.Tx) error, delayed bool) (*waiter, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
+func (g *groupCommit) add(op func(*bbolt.Tx) error, delayed bool) (*waiter, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
 		return nil, journal.ErrClosed
 	}
 	w := &waiter{op: op, delayed: delayed, done: make(chan error, 1)}
 	if delayed {
-		q.delayed.Add(1)
+		g.delayed.Add(1)
 	}
-	q.waiting = append(q.waiting, w)
+	g.waiting = append(g.waiting, w)
 	return w, nil
 }
 
 // between calls f while no transaction is being written, and returns its error.
-func (q *queue) between(f func() error) error {
-	q.writing <- struct{}{}
-	defer func() { <-q.writing }()
+func (g *groupCommit) between(f func() error) error {
+	g.writing <- struct{}{}
+	defer func() { <-g.writing }()
 	return f()
 }
 
 // drain writes the operations of all waiting callers. The caller holds the token.
-func (q *queue) drain() {
-	q.mu.Lock()
-	batch := q.waiting
-	q.waiting = nil
-	q.mu.Unlock()
+func (g *groupCommit) drain() {
+	g.mu.Lock()
+	batch := g.waiting
+	g.waiting = nil
+	g.mu.Unlock()
 
 	for len(batch) > 0 {
 		ops := make([]func(*bbolt.Tx) error, len(batch))
 		for i, w := range batch {
 			ops[i] = w.op
 		}
-		failed, err := q.transact(ops)
+		failed, err := g.transact(ops)
 		if failed < 0 { // all done, or the transaction itself failed for all
 			for _, w := range batch {
-				q.end(w, err)
+				g.end(w, err)
 			}
 			return
 		}
-		q.end(batch[failed], err)
+		g.end(batch[failed], err)
 		batch = append(batch[:failed], batch[failed+1:]...)
 	}
 }
 
 // close waits for the writer, and rejects later operations.
-func (q *queue) close() {
-	q.mu.Lock()
-	q.closed = true
-	q.mu.Unlock()
-	q.writing <- struct{}{}
-	q.drain()
-	<-q.writing
+func (g *groupCommit) close() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.writing <- struct{}{}
+	g.drain()
+	<-g.writing
 }

@@ -16,9 +16,9 @@ import (
 
 // The sizes of the disks that a run needs. Only one of them gets full at a time.
 const (
-	estateRoom  = 64 << 20
-	journalRoom = 4 << 20
-	streamRoom  = 64 << 20
+	estateSize  = 64 << 20
+	journalSize = 4 << 20
+	streamSize  = 64 << 20
 )
 
 // lasting is how long a disk is full in the tests in which it has space again before a process stops trying.
@@ -41,7 +41,7 @@ func volume(t *testing.T, dir string, size int) *disk.Volume {
 func streams(s *site.Site, server *nats.Server) *disk.Volume {
 	s.T.Helper()
 	must(s.T, server.Kill())
-	v := volume(s.T, s.Store, streamRoom)
+	v := volume(s.T, s.Store, streamSize)
 	must(s.T, server.Restart(site.Waiting(s.T)))
 	return v
 }
@@ -50,7 +50,8 @@ func streams(s *site.Site, server *nats.Server) *disk.Volume {
 type full struct {
 	*trial
 	disk *disk.Volume
-	// again does what a user has to do, in addition to freeing space, before a run can continue; nil if that is nothing.
+	// again returns the actions of a user, in addition to freeing space, that a run needs before it can continue; nil for
+	// none.
 	again func()
 }
 
@@ -58,19 +59,19 @@ type full struct {
 var crowded = map[string]func(t *testing.T) full{
 	"everything, in one process": func(t *testing.T) full {
 		s := newTrial(t, crowd, 100)
-		return full{trial: s, disk: volume(t, filepath.Join(s.Dir, ".millipede"), estateRoom)}
+		return full{trial: s, disk: volume(t, filepath.Join(s.Dir, ".millipede"), estateSize)}
 	},
 	"the coordinator's": func(t *testing.T) full {
 		s := newTrial(t, crowd, 100)
 		s.Server()
 		s.Worker("default")
-		return full{trial: s, disk: volume(t, filepath.Join(s.Dir, ".millipede"), estateRoom)}
+		return full{trial: s, disk: volume(t, filepath.Join(s.Dir, ".millipede"), estateSize)}
 	},
 	"the worker's": func(t *testing.T) full {
 		s := newTrial(t, crowd, 100)
 		s.Server()
 		w := s.NewWorker("default")
-		v := volume(t, filepath.Join(w.Dir, "journal"), journalRoom)
+		v := volume(t, filepath.Join(w.Dir, "journal"), journalSize)
 		w.Start()
 		return full{trial: s, disk: v}
 	},

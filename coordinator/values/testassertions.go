@@ -70,8 +70,8 @@ func (t testData) Variable(v addr.Variable, rng hcl.Range) (cty.Value, diag.List
 	return t.module.Variable(v, rng)
 }
 
-// Output implements eval.TestData. As in OpenTofu, null takes the place of what is unknown after a plan; the attributes
-// of resources stay unknown.
+// Output implements eval.TestData. As in OpenTofu, null replaces unknown values after a plan; the attributes of
+// resources stay unknown.
 func (t testData) Output(o addr.Output, _ hcl.Range) (cty.Value, diag.List) {
 	return cty.UnknownAsNull(t.OutputValue(o.Name)), nil
 }

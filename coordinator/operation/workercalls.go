@@ -69,8 +69,8 @@ func (s *Session) callWith(ctx, again context.Context, task *wire.Task,
 			pause, lost = lost, 2*lost
 		case errors.Is(err, wire.ErrLostCall):
 			return nil, diag.Errors("No worker has answered",
-				fmt.Sprintf("No worker answered about %s, in %d attempts: the worker, or the provider's plugin with "+
-					"it, may end whenever it is asked. Its own log tells more.", task.Address, losses+1), nil)
+				fmt.Sprintf("No worker answered about %s, in %d attempts: the worker, or the provider's plugin with it, may "+
+					"end whenever it is asked. The log of the worker has details.", task.Address, losses+1), nil)
 		case loop.Outage(err) && time.Since(began) < loop.OutageTimeout: // servers that elect a leader, for instance
 			pause, absent = absent, min(2*absent, lastPause)
 		case errors.As(err, &other) && passed < maxPassedOver:
@@ -146,8 +146,8 @@ func (s *Session) first(pools []string) func(context.Context, *wire.Task) (*wire
 }
 
 func (s *Session) callPool(ctx context.Context, pool string, task *wire.Task) (*wire.Result, error) {
-	held := s.Hub.Room.For(pool)
-	defer held.Give()
+	held := s.Hub.Budget.For(pool)
+	defer held.Release()
 	packer := wire.Packer{Run: task.Run, Blobs: s.Hub, Incoming: s.Hub.PoolBlobs(pool), Rand: rand.Reader, Held: held}
 	sent := *task
 	var err error

@@ -206,8 +206,8 @@ func (c *providerCheck) keys() {
 	for _, call := range c.calls() {
 		for _, p := range call.Providers {
 			if p.inChildKey != nil {
-				c.err(p.inChildKey.Range(), "Invalid module provider configuration", "What the module calls a "+
-					"configuration has no key; the key of an instance stands on the right.")
+				c.err(p.inChildKey.Range(), "Invalid module provider configuration", "The name of a configuration inside the "+
+					"module has no key; the key of an instance belongs on the right.")
 			}
 			c.key("module", p.InParent, p.KeyExpr, p.InParentRange)
 			if p.KeyExpr != nil {
@@ -270,8 +270,8 @@ func (c *providerCheck) outgoing() {
 			switch {
 			case !configured && !declared:
 				c.warn(p.InParentRange, "Reference to undefined provider",
-					"Nothing in %s says what %q is, so it is taken for provider %s. Say so in required_providers: %s "+
-						"= { source = %q }.",
+					"%s does not declare the provider %q, so it is assumed to be provider %s. Declare it in required_providers: "+
+						"%s = { source = %q }.",
 					c.where(), name, source.Display(), name, source.Display())
 			case c.n.Parent != nil && !configured && !passed:
 				c.warn(c.n.Call.Range, "Missing required provider configuration",
@@ -325,7 +325,7 @@ func (c *providerCheck) accepts(name string, p *PassedProvider) {
 	if _, empty := c.empty[name]; !declared && !isAlias && !empty {
 		if isDefault(wants) {
 			c.warn(p.InChildRange, "Reference to undefined provider",
-				"%s does not say what %q is, so it is taken for provider %s. The module should say so in "+
+				"%s does not declare the provider %q, so it is assumed to be provider %s. The module should declare it in "+
 					"required_providers: %s = { source = %q }.",
 				c.where(), name, wants.Display(), name, wants.Display())
 		} else {

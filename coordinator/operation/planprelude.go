@@ -72,7 +72,7 @@ func (d *draft) endDoubts(ctx context.Context) bool {
 	return true
 }
 
-// join builds the graph of the configuration and the moved state, and checks what it shows.
+// join builds the graph of the configuration and the moved state, and runs the checks that need the graph.
 func (d *draft) join(ctx context.Context, move func(*config.Tree, *state.State) (moves.Result, diag.List)) bool {
 	tree := d.session.Tree
 	var more diag.List

@@ -25,7 +25,7 @@ func TestTheWorkersOfADrainedPoolTakeNothingNew(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_ = other.WatchWorkers(ctx, func(h wire.Heartbeat) { beats = append(beats, h) })
+			_ = other.SubscribeHeartbeats(ctx, func(h wire.Heartbeat) { beats = append(beats, h) })
 		}()
 		synctest.Wait()
 		beat := func() {

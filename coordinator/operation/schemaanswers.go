@@ -16,15 +16,15 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// A schema says which attributes are sensitive, so a pool that lies about one makes others show and send what they
-// should not. So an answer is believed for the pools that gave it; for others only if two pools agree, or if the
-// operator has named the pool that gave it (the argument schemas). All pools in which a provider's objects are placed
-// are asked, and answers that differ are an error that names them.
+// A schema says which attributes are sensitive. A pool that sends a false schema makes others show and send secret
+// values. So an answer is used for the pools that sent it; for other pools it is used only if two pools agree, or if
+// the operator has named the pool that sent it (the argument schemas). All pools in which a provider's objects are
+// placed are asked, and answers that differ are an error that names them.
 
 // schemaBucket has the answers about schemas in the store. Before answers named their pools, they were in "schemas".
 const schemaBucket = "answers"
 
-// answer is what pools have said about a provider's schemas: all of them the same.
+// answer is a provider's schemas as some pools have sent them: all of them the same.
 type answer struct {
 	pools   []string
 	coded   []byte
@@ -49,7 +49,7 @@ func (a answer) encode() []byte {
 	return append(append(line, '\n'), a.coded...)
 }
 
-// storedAnswer returns what the store has, or an empty answer.
+// storedAnswer returns the answer in the store, or an empty one.
 func (s *Session) storedAnswer(ctx context.Context, key string) (a answer) {
 	stored, err := s.Store.GetValue(ctx, schemaBucket, key)
 	line, coded, ok := bytes.Cut(stored, []byte("\n"))
@@ -140,8 +140,8 @@ func (s *Session) compareAnswers(ctx context.Context, p addr.Provider, task *wir
 	return s.firstAnswer(ctx, p, task, prior)
 }
 
-// firstAnswer waits for a worker of one of the pools. Which pool it was is known by where it was asked, and not by what
-// it says.
+// firstAnswer waits for a worker of one of the pools. The pool is known from the subject on which it was asked; the
+// answer itself cannot claim another one.
 func (s *Session) firstAnswer(ctx context.Context, p addr.Provider, task *wire.SchemaTask, prior *state.State) (answer,
 	diag.List) {
 	ctx, release := s.unlessStopped(ctx)
@@ -193,7 +193,7 @@ func answerOf(p addr.Provider, res *wire.Result) (answer, diag.List) {
 	return answer{coded: res.Schema.Schemas, schemas: schemas}, diags
 }
 
-// disagreement is the alarm about two pools of which one does not tell the truth.
+// disagreement is the error if two pools have sent different schemas, so that one of them is wrong.
 func disagreement(p addr.Provider, pools []string, other string) diag.List {
 	return diag.Errors("Pools disagree about a provider", fmt.Sprintf("%s and the pool %q have given different schemas "+
 		"of the same package of %s. One of them does not tell the truth, or runs another build: a schema says, for "+

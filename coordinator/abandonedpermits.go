@@ -13,8 +13,8 @@ import (
 // permitDeadline is the age at which a permit is released although the outcome of its operation cannot be found out.
 const permitDeadline = 24 * time.Hour
 
-// Orphans decides whether permits can be released whose run is gone, for wire.Semaphore.OnOrphan. It decides about the
-// runs in this coordinator's journal. Permits of other coordinators' runs stay held until the deadline.
+// Orphans decides whether permits can be released whose run is gone, for wire.Semaphore.OnAbandoned. It decides about
+// the runs in this coordinator's journal. Permits of other coordinators' runs stay held until the deadline.
 type Orphans struct {
 	Store  journal.Store
 	Claims wire.Claims
@@ -23,7 +23,7 @@ type Orphans struct {
 	NewID func() string
 }
 
-// Decide implements wire.Orphan: it reports whether the permit can be released.
+// Decide implements wire.AbandonedFunc: it reports whether the permit can be released.
 func (o *Orphans) Decide(ctx context.Context, limit string, r wire.PermitRequest) (free bool) {
 	if strings.HasPrefix(r.Run, readOnly) {
 		return true // the run changed nothing
@@ -54,7 +54,7 @@ func (o *Orphans) Decide(ctx context.Context, limit string, r wire.PermitRequest
 // so that it need not read the journal for each of them.
 type former struct {
 	run  string
-	own  string          // what the names of this process's requests begin with
+	own  string          // the prefix of the names of this process's requests
 	open map[string]bool // the permits under which operations were under way, or in doubt, when the run was resumed
 }
 
@@ -66,7 +66,7 @@ func newFormer(run, process string, past loop.Past) *former {
 	return f
 }
 
-// decide is a wire.Orphan: it reports whether nothing can run under the permit any more. Earlier processes start
+// decide is a wire.AbandonedFunc: it reports whether nothing can run under the permit any more. Earlier processes start
 // nothing under the others: they have lost the lock, and commit no dispatch.
 func (f *former) decide(_ context.Context, limit string, r wire.PermitRequest) (free bool) {
 	return r.Run == f.run && !strings.HasPrefix(r.ID, f.own) && !f.open[journal.PermitName(limit, r.ID)]

@@ -30,16 +30,16 @@ import (
 // are placed. They must be known before there are schemas, so they are computed from the constants, variables and
 // locals of the configuration, and from the objects in the state.
 
-// Places remembers the places of a session's objects for all questions of its operations. The zero value is ready.
+// Places remembers the pools of a session's objects for all questions of its operations. The zero value is ready.
 type Places struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	tree  *config.Tree
 	prior *state.State
 	live  string
-	found *placed
+	found *poolsOfObjects
 }
 
-// pools counts, by pool, the blocks and objects that have a place there.
+// pools counts, by pool, the blocks and objects that belong there.
 type pools map[string]int
 
 // sorted returns the pools, those with the most objects first.
@@ -49,9 +49,9 @@ func (p pools) sorted() []string {
 	})
 }
 
-// placed has the pools of the objects of a configuration and a state, as far as they are known: by resource block, by
-// provider configuration, and by provider.
-type placed struct {
+// poolsOfObjects has the pools of the objects of a configuration and a state, as far as they are known: by resource
+// block, by provider configuration, and by provider.
+type poolsOfObjects struct {
 	blocks    map[addr.ConfigResource]pools
 	configs   map[addr.ProviderConfig]pools
 	providers map[addr.Provider]pools
@@ -64,8 +64,9 @@ func add[K comparable](to map[K]pools, key K, pool string) {
 	to[key][pool]++
 }
 
-// places returns where the objects of the session's configuration and of a state are placed; prior may be nil.
-func (s *Session) places(ctx context.Context, prior *state.State) (*placed, func(pool string) bool, error) {
+// objectPools returns the pools of the objects of the session's configuration and of a state; prior may be nil.
+func (s *Session) objectPools(ctx context.Context, prior *state.State) (*poolsOfObjects, func(pool string) bool,
+	error) {
 	live, err := s.livePools(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -76,13 +77,13 @@ func (s *Session) places(ctx context.Context, prior *state.State) (*placed, func
 	isLive := func(pool string) bool { return slices.Contains(live, pool) }
 	key := strings.Join(live, "\x00")
 	if s.Places == nil {
-		return (&placer{s: s, live: live, isLive: isLive}).place(prior), isLive, nil
+		return (&placer{s: s, live: live, isLive: isLive}).compute(prior), isLive, nil
 	}
 	p := s.Places
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.found == nil || p.tree != s.Tree || p.prior != prior || p.live != key {
-		p.found = (&placer{s: s, live: live, isLive: isLive}).place(prior)
+		p.found = (&placer{s: s, live: live, isLive: isLive}).compute(prior)
 		p.tree, p.prior, p.live = s.Tree, prior, key
 	}
 	return p.found, isLive, nil
@@ -111,7 +112,7 @@ func (s *Session) asked(ctx context.Context, p addr.Provider, prior *state.State
 	if s.Embedded {
 		return []string{DefaultPool}, nil
 	}
-	found, live, err := s.places(ctx, prior)
+	found, live, err := s.objectPools(ctx, prior)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +121,7 @@ func (s *Session) asked(ctx context.Context, p addr.Provider, prior *state.State
 
 // aboutBlock returns the pools that may be asked about the block of a resource or of a provider: where its own objects
 // are placed, if that is known, and else as for its provider.
-func (s *Session) aboutBlock(found *placed, live func(string) bool, n *graph.Node) []string {
+func (s *Session) aboutBlock(found *poolsOfObjects, live func(string) bool, n *graph.Node) []string {
 	if n.Kind == graph.ProviderNode {
 		p := n.ProviderAddr.Provider
 		return s.trusted(live, p, found.configs[n.ProviderAddr], found.providers[p])
@@ -135,7 +136,7 @@ func (s *Session) poolsFor(ctx context.Context, at program.Placement, of addr.Co
 	if s.Embedded {
 		return []string{DefaultPool}, nil
 	}
-	found, live, err := s.places(ctx, nil)
+	found, live, err := s.objectPools(ctx, nil)
 	if err != nil {
 		return nil, notFound(err)
 	}
@@ -151,8 +152,8 @@ func notFound(err error) diag.List {
 	return diag.Errors("Failed to look for workers", err.Error()+".", nil)
 }
 
-// trusted returns the first of the sets that is not empty; if all are, where the rules place an object of which nothing
-// but the provider is known.
+// trusted returns the first of the sets that is not empty; if all are, the pool in which the rules place an object
+// whose provider alone is known.
 func (s *Session) trusted(live func(string) bool, p addr.Provider, sets ...pools) []string {
 	for _, set := range sets {
 		if len(set) > 0 {
@@ -166,7 +167,7 @@ func (s *Session) trusted(live func(string) bool, p addr.Provider, sets ...pools
 	return []string{s.Rules.Fallback()}
 }
 
-// placer computes places.
+// placer computes the pools of objects.
 type placer struct {
 	s      *Session
 	live   []string
@@ -182,9 +183,9 @@ type arguments struct {
 
 func (a arguments) region() string { return cmp.Or(a.known["region"], a.known["location"]) }
 
-func (p *placer) place(prior *state.State) *placed {
+func (p *placer) compute(prior *state.State) *poolsOfObjects {
 	p.args = map[addr.ProviderConfig][]arguments{}
-	out := &placed{blocks: map[addr.ConfigResource]pools{}, configs: map[addr.ProviderConfig]pools{},
+	out := &poolsOfObjects{blocks: map[addr.ConfigResource]pools{}, configs: map[addr.ProviderConfig]pools{},
 		providers: map[addr.Provider]pools{}}
 	if p.s.Tree != nil {
 		for path, n := range p.s.Tree.Modules {
@@ -202,7 +203,7 @@ func (p *placer) place(prior *state.State) *placed {
 }
 
 // block places the objects of a resource block.
-func (p *placer) block(out *placed, n *config.Node, at addr.ConfigResource, c *config.Resource) {
+func (p *placer) block(out *poolsOfObjects, n *config.Node, at addr.ConfigResource, c *config.Resource) {
 	pc := n.ProviderFor(c.Provider)
 	for _, region := range p.regions(n, c) {
 		for _, args := range p.arguments(pc) {
@@ -218,7 +219,7 @@ func (p *placer) block(out *placed, n *config.Node, at addr.ConfigResource, c *c
 
 // stored places the objects of a resource in the state. Their attributes are searched only for pools that have workers
 // and are not among those of the provider yet.
-func (p *placer) stored(out *placed, a addr.AbsResource, r *state.Resource) {
+func (p *placer) stored(out *poolsOfObjects, a addr.AbsResource, r *state.Resource) {
 	for _, args := range p.arguments(r.Provider) {
 		at, unknown := p.placement(r.Provider, a.Module, a.Resource, text{}, args)
 		pool, ok := p.s.Rules.Likely(at, unknown, func(string) bool { return false })
@@ -236,7 +237,7 @@ func (p *placer) stored(out *placed, a addr.AbsResource, r *state.Resource) {
 }
 
 // regional adds the pools that the regions of stored objects name. It reports whether there are any.
-func (p *placer) regional(out *placed, r *state.Resource) (found bool) {
+func (p *placer) regional(out *poolsOfObjects, r *state.Resource) (found bool) {
 	for _, i := range r.Instances {
 		for _, o := range append(slices.Collect(maps.Values(i.Deposed)), i.Current) {
 			if o == nil {
