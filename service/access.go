@@ -50,7 +50,7 @@ const usedEvery = time.Minute
 
 // Authenticate returns the actor that a token belongs to. The error is ErrUnauthorized if the token is unknown
 // or expired.
-func (s *Service) Authenticate(token, from string) (*Actor, error) {
+func (s *Tokens) Authenticate(token, from string) (*Actor, error) {
 	unauthorized := &problem{ErrUnauthorized, "the token is missing, unknown or expired"}
 	if token == "" {
 		return nil, unauthorized
@@ -78,7 +78,7 @@ func (s *Service) Authenticate(token, from string) (*Actor, error) {
 }
 
 // identify fills in the user, the teams or the run that the token of an actor belongs to.
-func (s *Service) identify(tx *store.Tx, a *Actor) (err error) {
+func (s *Tokens) identify(tx *store.Tx, a *Actor) (err error) {
 	switch a.Token.Kind {
 	case record.TokenUser:
 		if a.User, err = users.Look(tx, a.Token.Owner); err != nil {
@@ -111,7 +111,7 @@ func (s *Service) identify(tx *store.Tx, a *Actor) (err error) {
 }
 
 // used records that a token was used, at most once per usedEvery.
-func (s *Service) used(t *record.Token) {
+func (s *Tokens) used(t *record.Token) {
 	now := s.now()
 	if last, ok := s.lastUsed.Load(t.ID); ok && now.Sub(last.(time.Time)) < usedEvery ||
 		now.Sub(t.LastUsed) < usedEvery {

@@ -66,7 +66,7 @@ func firstInLine(tx *store.Tx, r *record.Run) error {
 // make makes steps in one transaction, and returns their runs as they are afterwards. It omits steps that have
 // become impossible meanwhile.
 func (q *queue) make(steps []step) (made []*record.Run, err error) {
-	err = q.s.store.Update(func(tx *store.Tx) error {
+	err = q.store.Update(func(tx *store.Tx) error {
 		made = nil
 		for _, s := range steps {
 			r, err := q.turn(tx, s)
@@ -104,7 +104,7 @@ func (q *queue) make(steps []step) (made []*record.Run, err error) {
 	defer q.mu.Unlock()
 	for _, r := range made {
 		if r.Status == record.Planning {
-			q.served[r.Workspace] = q.s.now()
+			q.served[r.Workspace] = q.now()
 		}
 	}
 	return made, nil
@@ -154,9 +154,9 @@ func (q *queue) turn(tx *store.Tx, s step) (*record.Run, error) {
 // step records a step of a run.
 func (q *queue) step(tx *store.Tx, r *record.Run, s step) error {
 	if s.why != "" {
-		if err := q.s.remark(tx, r, string(s.kind), s.why, ""); err != nil {
+		if err := q.transitions.remark(tx, r, string(s.kind), s.why, ""); err != nil {
 			return err
 		}
 	}
-	return q.s.enter(tx, r, s.kind, 0, "")
+	return q.transitions.enter(tx, r, s.kind, 0, "")
 }

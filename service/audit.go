@@ -20,7 +20,7 @@ var auditLog = store.Table[auditEntry]{
 
 // audited makes a change that an actor requested, and records both the change and the actor in one transaction.
 // A refused request is recorded too.
-func (s *Service) audited(a *Actor, action, object string, change func(*store.Tx) error) error {
+func (s *shared) audited(a *Actor, action, object string, change func(*store.Tx) error) error {
 	err := told(s.store.Update(func(tx *store.Tx) error {
 		if err := change(tx); err != nil {
 			return err
@@ -39,7 +39,7 @@ func (s *Service) audited(a *Actor, action, object string, change func(*store.Tx
 	return err
 }
 
-func (s *Service) note(tx *store.Tx, a *Actor, action, object, outcome string) error {
+func (s *shared) note(tx *store.Tx, a *Actor, action, object, outcome string) error {
 	n, err := tx.Next("audit")
 	if err != nil {
 		return err
@@ -50,8 +50,13 @@ func (s *Service) note(tx *store.Tx, a *Actor, action, object, outcome string) e
 	}})
 }
 
-// Audit returns the latest entries of the audit log, newest first. Only administrators may read it.
-func (s *Service) Audit(a *Actor, limit int) (out []record.Audit, err error) {
+// AuditLog has an entry for each change that an actor requested, and for each request that was refused.
+type AuditLog struct {
+	*shared
+}
+
+// Latest returns the latest entries of the audit log, newest first. Only administrators may read it.
+func (s *AuditLog) Latest(a *Actor, limit int) (out []record.Audit, err error) {
 	if !a.admin() {
 		return nil, forbidden("only administrators of the service may read the audit log")
 	}

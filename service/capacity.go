@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/timeline"
@@ -69,16 +70,25 @@ type Permit struct {
 // errNoCapacity is the error of a service that was started without a Capacity.
 var errNoCapacity = errors.New("the service has no information about workers and limits")
 
+// Pools are the workers with their pools, and the limits for the operations that they execute.
+type Pools struct {
+	*shared
+	runs      *Runs
+	timelines *Timelines
+	capacity  Capacity
+	draining  sync.Mutex // held while the engine is told which pools are drained
+}
+
 // Workers returns the live workers, and those that have fallen silent in the last hour, sorted by pool and name. Every
 // user may see them: they serve all organizations.
-func (s *Service) Workers(ctx context.Context, a *Actor) ([]Worker, error) {
+func (s *Pools) Workers(ctx context.Context, a *Actor) ([]Worker, error) {
 	if a.User == nil {
 		return nil, forbidden("only users may list workers")
 	}
-	if s.opts.Capacity == nil {
+	if s.capacity == nil {
 		return nil, errNoCapacity
 	}
-	all, err := s.opts.Capacity.Workers(ctx)
+	all, err := s.capacity.Workers(ctx)
 	all = slices.DeleteFunc(all, func(w Worker) bool { return w.Silent && w.Quiet > silentFor })
 	slices.SortFunc(all, func(x, y Worker) int {
 		if d := strings.Compare(x.Pool, y.Pool); d != 0 {
@@ -90,14 +100,14 @@ func (s *Service) Workers(ctx context.Context, a *Actor) ([]Worker, error) {
 }
 
 // Limits returns the limits, sorted by name. The holder of a permit is shown to actors who may see its run.
-func (s *Service) Limits(ctx context.Context, a *Actor) ([]Limit, error) {
+func (s *Pools) Limits(ctx context.Context, a *Actor) ([]Limit, error) {
 	if a.User == nil {
 		return nil, forbidden("only users may list limits")
 	}
-	if s.opts.Capacity == nil {
+	if s.capacity == nil {
 		return nil, errNoCapacity
 	}
-	all, err := s.opts.Capacity.Limits(ctx)
+	all, err := s.capacity.Limits(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -121,12 +131,12 @@ func (s *Service) Limits(ctx context.Context, a *Actor) ([]Limit, error) {
 }
 
 // addQueues adds the operations that wait for the limits.
-func (s *Service) addQueues(a *Actor, all []Limit) {
+func (s *Pools) addQueues(a *Actor, all []Limit) {
 	for phase, b := range s.timelines.all() {
 		if b.Counts().Queued == 0 {
 			continue
 		}
-		v, err := s.RunOfPhase(a, phase)
+		v, err := s.runs.OfPhase(a, phase)
 		if err != nil {
 			continue // the actor may not see it, or it has ended
 		}
@@ -165,7 +175,7 @@ func (s *Service) addQueues(a *Actor, all []Limit) {
 }
 
 // runOfEngine returns the run of the service to which a run of the engine belongs, if the actor may see it.
-func (s *Service) runOfEngine(tx *store.Tx, a *Actor, engine string, known map[string]*RunView) *RunView {
+func (s *Pools) runOfEngine(tx *store.Tx, a *Actor, engine string, known map[string]*RunView) *RunView {
 	if v, ok := known[engine]; ok {
 		return v
 	}
@@ -181,7 +191,7 @@ func (s *Service) runOfEngine(tx *store.Tx, a *Actor, engine string, known map[s
 
 // ResizeLimit changes the number of permits of a limit. Only administrators of the service may do this, because
 // limits apply to all organizations.
-func (s *Service) ResizeLimit(ctx context.Context, a *Actor, name string, slots int) error {
+func (s *Pools) ResizeLimit(ctx context.Context, a *Actor, name string, slots int) error {
 	check := func(*store.Tx) error {
 		switch {
 		case !a.admin():
@@ -205,14 +215,14 @@ func (s *Service) ResizeLimit(ctx context.Context, a *Actor, name string, slots 
 	case all[i].Sized:
 		return s.refuse(a, "limit.resize", name, conflict("the size of the limit %q follows the slots of its workers", name))
 	}
-	if err := s.opts.Capacity.Resize(ctx, name, slots); err != nil {
+	if err := s.capacity.Resize(ctx, name, slots); err != nil {
 		return err
 	}
 	return s.audited(a, "limit.resize", name, func(*store.Tx) error { return nil })
 }
 
-// Doubts are the operations in doubt of a workspace.
-type Doubts struct {
+// WorkspaceDoubts are the operations in doubt of a workspace.
+type WorkspaceDoubts struct {
 	*Overview
 	// By is the run that left them.
 	By         *record.Run
@@ -224,9 +234,9 @@ type Doubts struct {
 // maxDoubts bounds the list of a workspace's operations in doubt.
 const maxDoubts = 200
 
-// DoubtsOf returns the workspaces of an organization with operations in doubt.
-func (s *Service) DoubtsOf(a *Actor, organization string) (out []Doubts, err error) {
-	all, err := s.Overviews(a, organization, WorkspaceFilter{})
+// OfOrganization returns the workspaces of an organization with operations in doubt.
+func (s *Doubts) OfOrganization(a *Actor, organization string) (out []WorkspaceDoubts, err error) {
+	all, err := s.workspaces.Overviews(a, organization, WorkspaceFilter{})
 	if err != nil {
 		return nil, err
 	}
@@ -243,23 +253,23 @@ func (s *Service) DoubtsOf(a *Actor, organization string) (out []Doubts, err err
 	return out, nil
 }
 
-// DoubtsIn returns the operations in doubt of a workspace.
-func (s *Service) DoubtsIn(a *Actor, workspace string) (d Doubts, err error) {
-	v, err := s.OverviewOf(a, workspace)
+// OfWorkspace returns the operations in doubt of a workspace.
+func (s *Doubts) OfWorkspace(a *Actor, workspace string) (d WorkspaceDoubts, err error) {
+	v, err := s.workspaces.OverviewOf(a, workspace)
 	switch {
 	case err != nil:
 		return d, err
 	case !needReadRuns.has(v.Permissions):
 		return d, forbidden("you are not allowed to %s", needReadRuns.what)
 	case v.Attention != HasDoubts:
-		return Doubts{Overview: v}, nil
+		return WorkspaceDoubts{Overview: v}, nil
 	}
 	d, err = s.doubts(v)
 	return d, told(err)
 }
 
-func (s *Service) doubts(v *Overview) (d Doubts, err error) {
-	d = Doubts{Overview: v, By: v.Run, Operations: v.Doubts, More: v.MoreDoubts}
+func (s *Doubts) doubts(v *Overview) (d WorkspaceDoubts, err error) {
+	d = WorkspaceDoubts{Overview: v, By: v.Run, Operations: v.Doubts, More: v.MoreDoubts}
 	if len(v.Doubts) == 0 { // the run was abandoned, and no later run has looked
 		d.Operations, d.More, err = s.doubtful(v.Run)
 		return d, err
@@ -268,8 +278,8 @@ func (s *Service) doubts(v *Overview) (d Doubts, err error) {
 }
 
 // doubtful reads the operations in doubt from the timeline of an apply.
-func (s *Service) doubtful(r *record.Run) (out []record.Doubt, more int, err error) {
-	m, err := s.model(r.Apply.ID)
+func (s *Doubts) doubtful(r *record.Run) (out []record.Doubt, more int, err error) {
+	m, err := s.timelines.model(r.Apply.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, 0, nil // the run was abandoned before it had a timeline
 	}

@@ -48,7 +48,7 @@ func TestWhoHoldsAPermitIsToldToThoseWhoMaySeeTheRun(t *testing.T) {
 	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	at := h.Stream().Now()
 	for h.Await(r.ID, record.Applying); ; {
-		limits, err := h.Limits(t.Context(), h.Admin)
+		limits, err := h.Pools.Limits(t.Context(), h.Admin)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,28 +66,29 @@ func TestWhoHoldsAPermitIsToldToThoseWhoMaySeeTheRun(t *testing.T) {
 		}
 		at = b.Next
 	}
-	u, err := h.CreateUser(h.Admin, "eve", "", false)
+	u, err := h.Users.Create(h.Admin, "eve", "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := h.IssueSession(u.ID, "")
+	token, err := h.Logins.IssueSession(u.ID, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits, err := h.Limits(t.Context(), h.Actor(token))
+	limits, err := h.Pools.Limits(t.Context(), h.Actor(token))
 	if err != nil || limits[0].Held[0].Of != nil || len(limits[0].Queued) > 0 {
 		t.Errorf("somebody without permissions reads the limits: %+v, %v", limits, err)
 	}
-	if err := h.ResizeLimit(t.Context(), h.Actor(token), "quota", 5); !errors.Is(err, service.ErrForbidden) {
+	if err := h.Pools.ResizeLimit(t.Context(), h.Actor(token), "quota", 5); !errors.Is(err, service.ErrForbidden) {
 		t.Errorf("somebody without permissions changes a limit: %v", err)
 	}
-	if err := h.ResizeLimit(t.Context(), h.Admin, "quota", 0); !errors.Is(err, service.ErrInvalid) {
+	if err := h.Pools.ResizeLimit(t.Context(), h.Admin, "quota", 0); !errors.Is(err, service.ErrInvalid) {
 		t.Errorf("a limit without permits: %v", err)
 	}
-	if err := h.ResizeLimit(t.Context(), h.Admin, "quota", 5); err != nil || h.Capacity.Has[0].Slots != 5 {
+	if err := h.Pools.ResizeLimit(t.Context(), h.Admin, "quota", 5); err != nil || h.Capacity.Has[0].Slots != 5 {
 		t.Errorf("%v, %+v", err, h.Capacity.Has)
 	}
-	if lines, err := h.Audit(h.Admin, 1); err != nil || lines[0].Action != "limit.resize" || lines[0].Outcome != "done" {
+	if lines, err := h.Audit.Latest(h.Admin, 1); err != nil || lines[0].Action != "limit.resize" ||
+		lines[0].Outcome != "done" {
 		t.Errorf("%+v, %v", lines, err)
 	}
 	close(goOn)
@@ -103,14 +104,14 @@ func TestTheTimelineOfAPhaseIsFollowedAndKept(t *testing.T) {
 	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	at := h.Stream().Now()
 	v := h.Await(r.ID, record.Applying)
-	reader, err := h.FollowTimeline(h.Admin, v.Apply.ID)
+	reader, err := h.Timelines.Follow(h.Admin, v.Apply.ID)
 	for err == nil && reader == nil {
 		b, readErr := h.Stream().Read(t.Context(), at, nil)
 		if readErr != nil {
 			t.Fatal(readErr)
 		}
 		at = b.Next
-		reader, err = h.FollowTimeline(h.Admin, v.Apply.ID)
+		reader, err = h.Timelines.Follow(h.Admin, v.Apply.ID)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -130,13 +131,13 @@ func TestTheTimelineOfAPhaseIsFollowedAndKept(t *testing.T) {
 	}
 	close(goOn)
 	h.Await(r.ID, record.Applied)
-	failures, more, err := h.Failures(h.Admin, r.ID)
+	failures, more, err := h.Timelines.Failures(h.Admin, r.ID)
 	if err != nil || more != 0 || len(failures) != 1 || failures[0].Text != "no room" ||
 		len(failures[0].Skipped) != 1 || failures[0].Skipped[0] != "fleet_vm.b" {
 		t.Errorf("%+v, %d, %v", failures, more, err)
 	}
 	for _, piece := range []timeline.Piece{timeline.Shape, timeline.Story, timeline.Outline} {
-		write, live, err := h.Timeline(h.Admin, v.Apply.ID, piece)
+		write, live, err := h.Timelines.Read(h.Admin, v.Apply.ID, piece)
 		if err != nil || live {
 			t.Fatalf("%t, %v", live, err)
 		}
@@ -159,11 +160,11 @@ func TestOperationsOfARunThatWasLeftAreInDoubt(t *testing.T) {
 	watched(h, recorder, nil)
 	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	h.Await(r.ID, record.Applying)
-	if err := h.Cancel(h.Admin, r.ID, ""); err != nil {
+	if err := h.Runs.Cancel(h.Admin, r.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	for {
-		err := h.ForceCancel(h.Admin, r.ID, "")
+		err := h.Runs.ForceCancel(h.Admin, r.ID, "")
 		if err == nil {
 			break
 		}
@@ -172,11 +173,11 @@ func TestOperationsOfARunThatWasLeftAreInDoubt(t *testing.T) {
 		}
 	}
 	h.Await(r.ID, record.ForceCanceled)
-	all, err := h.DoubtsOf(h.Admin, "acme")
+	all, err := h.Doubts.OfOrganization(h.Admin, "acme")
 	if err != nil || len(all) != 1 || len(all[0].Operations) != 1 || all[0].Operations[0].Address != "fleet_vm.a" {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if v, err := h.OverviewOf(h.Admin, w.ID); err != nil || v.Attention != service.HasDoubts {
+	if v, err := h.Workspaces.OverviewOf(h.Admin, w.ID); err != nil || v.Attention != service.HasDoubts {
 		t.Errorf("%+v, %v", v, err)
 	}
 }

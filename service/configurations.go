@@ -19,8 +19,17 @@ const (
 	atOnce   = 100 * time.Millisecond
 )
 
-// again reports whether a request may be a repetition of one that took effect at the given time.
-func (s *Service) again(made time.Time) bool {
+// Configurations are the configuration versions of workspaces: the archives that runs plan.
+type Configurations struct {
+	*shared
+	maxConfiguration int64
+	uploads          *queues
+	queue            *queue
+	transitions      *transitions
+}
+
+// mayRepeat reports whether a request may be a repetition of one that took effect at the given time.
+func (s *Configurations) mayRepeat(made time.Time) bool {
 	age := s.now().Sub(made)
 	return age >= atOnce && age < repeated
 }
@@ -28,9 +37,9 @@ func (s *Service) again(made time.Time) bool {
 // uploadTerm is how long an upload address is valid.
 const uploadTerm = 24 * time.Hour
 
-// CreateConfiguration makes a configuration version of a workspace, whose files are uploaded later. If the same
+// Create makes a configuration version of a workspace, whose files are uploaded later. If the same
 // actor repeats the request within seconds, it returns the same version, as long as nothing was uploaded.
-func (s *Service) CreateConfiguration(a *Actor, workspace string, c record.Configuration) (*record.Configuration,
+func (s *Configurations) Create(a *Actor, workspace string, c record.Configuration) (*record.Configuration,
 	error) {
 	out := &c
 	err := s.audited(a, "configuration.create", workspace, func(tx *store.Tx) error {
@@ -48,7 +57,7 @@ func (s *Service) CreateConfiguration(a *Actor, workspace string, c record.Confi
 			if err != nil {
 				return err
 			}
-			if last.Status == record.UploadPending && last.CreatedBy == a.ID() && s.again(last.CreatedAt) &&
+			if last.Status == record.UploadPending && last.CreatedBy == a.ID() && s.mayRepeat(last.CreatedAt) &&
 				last.Speculative == c.Speculative && last.Provisional == c.Provisional &&
 				last.AutoQueue == c.AutoQueue {
 				out = last
@@ -66,8 +75,8 @@ func (s *Service) CreateConfiguration(a *Actor, workspace string, c record.Confi
 	return out, err
 }
 
-// Configuration returns a configuration version.
-func (s *Service) Configuration(a *Actor, id string) (c *record.Configuration, err error) {
+// Find returns a configuration version.
+func (s *Configurations) Find(a *Actor, id string) (c *record.Configuration, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if c, err = configurations.Get(tx, id); err == nil {
 			if _, err = a.allowed(tx, c.Workspace, needReadRuns); err == nil {
@@ -79,8 +88,8 @@ func (s *Service) Configuration(a *Actor, id string) (c *record.Configuration, e
 	return c, told(err)
 }
 
-// Configurations returns the configuration versions of a workspace, newest first.
-func (s *Service) Configurations(a *Actor, workspace string) (out []*record.Configuration, err error) {
+// List returns the configuration versions of a workspace, newest first.
+func (s *Configurations) List(a *Actor, workspace string) (out []*record.Configuration, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if _, err := a.allowed(tx, workspace, needReadRuns); err != nil {
 			return err
@@ -97,10 +106,10 @@ func (s *Service) Configurations(a *Actor, workspace string) (out []*record.Conf
 	return out, told(err)
 }
 
-// UploadConfiguration stores the archive of a configuration version, which is found by the secret of its upload
+// Upload stores the archive of a configuration version, which is found by the secret of its upload
 // address, and checks that the archive can be unpacked. size is the size that the client has announced, or -1
 // if it has announced none.
-func (s *Service) UploadConfiguration(secret string, archive io.Reader, size int64) error {
+func (s *Configurations) Upload(secret string, archive io.Reader, size int64) error {
 	defer s.uploads.take(Hash(secret))()
 	var c *record.Configuration
 	err := s.store.View(func(tx *store.Tx) (err error) {
@@ -117,16 +126,16 @@ func (s *Service) UploadConfiguration(secret string, archive io.Reader, size int
 		if c.Status != record.Uploaded {
 			return used
 		}
-		return repeats(archive, size, s.opts.MaxConfiguration, c.MD5, used)
+		return repeats(archive, size, s.maxConfiguration, c.MD5, used)
 	}
-	if err := fits(size, s.opts.MaxConfiguration); err != nil {
+	if err := fits(size, s.maxConfiguration); err != nil {
 		return err
 	}
-	w, err := s.store.Write(configurationFile(c.ID), archive, s.opts.MaxConfiguration)
+	w, err := s.store.Write(configurationFile(c.ID), archive, s.maxConfiguration)
 	problem := ""
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
-		return &problem413{s.opts.MaxConfiguration}
+		return &problem413{s.maxConfiguration}
 	case err != nil:
 		return told(err)
 	default:
@@ -162,7 +171,7 @@ func (s *Service) UploadConfiguration(secret string, archive io.Reader, size int
 			}
 		}
 		if c.AutoQueue && !c.Provisional && ws.ExecutionMode != record.ModeLocal {
-			queue, err = s.makeRun(tx, ws, &record.Run{Configuration: c.ID, Refresh: true, CreatedBy: c.CreatedBy,
+			queue, err = s.transitions.makeRun(tx, ws, &record.Run{Configuration: c.ID, Refresh: true, CreatedBy: c.CreatedBy,
 				Source: c.Source, PlanOnly: c.Speculative, AutoApply: ws.AutoApply && c.MayApply && !c.Speculative,
 				Message: "Queued by the upload of its configuration"})
 			return err
@@ -200,12 +209,12 @@ func fits(size, limit int64) error {
 
 // inspect reads an archive in the same way as the engine does, without keeping anything. It returns a
 // description of what is wrong with the archive, or "".
-func (s *Service) inspect(id string) (problem string, err error) {
+func (s *Configurations) inspect(id string) (problem string, err error) {
 	r, err := s.store.Read(configurationFile(id))
 	if err != nil {
 		return "", err
 	}
-	err = checkArchive(r, s.opts.MaxConfiguration)
+	err = checkArchive(r, s.maxConfiguration)
 	if err := r.Close(); err != nil {
 		return "", err
 	}
@@ -215,9 +224,9 @@ func (s *Service) inspect(id string) (problem string, err error) {
 	return "", nil
 }
 
-// DownloadConfiguration returns the archive of a configuration version. The caller closes it.
-func (s *Service) DownloadConfiguration(a *Actor, id string) (io.ReadCloser, error) {
-	c, err := s.Configuration(a, id)
+// Download returns the archive of a configuration version. The caller closes it.
+func (s *Configurations) Download(a *Actor, id string) (io.ReadCloser, error) {
+	c, err := s.Find(a, id)
 	if err != nil {
 		return nil, err
 	}
@@ -225,10 +234,10 @@ func (s *Service) DownloadConfiguration(a *Actor, id string) (io.ReadCloser, err
 	return r, told(err)
 }
 
-// ArchiveConfiguration removes the files of a configuration version; its record stays. The error is ErrConflict
+// Archive removes the files of a configuration version; its record stays. The error is ErrConflict
 // if the version is the current one of its workspace, if a run that has not ended needs it, if the service reads
 // objects with it to watch for drift, or if it was never uploaded completely.
-func (s *Service) ArchiveConfiguration(a *Actor, id string) error {
+func (s *Configurations) Archive(a *Actor, id string) error {
 	return s.audited(a, "configuration.archive", id, func(tx *store.Tx) error {
 		c, err := configurations.Get(tx, id)
 		var w *record.Workspace

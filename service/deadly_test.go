@@ -35,7 +35,7 @@ func TestAPlanOfWhichTheServiceDiesTwiceEndsAsErrored(t *testing.T) {
 	if len(began) != 0 {
 		t.Error("the plan began once more")
 	}
-	text, err := h.Log(t.Context(), h.LogAddress(&ended.Run.Plan), 0, 10_000)
+	text, err := h.Logs.Read(t.Context(), h.Logs.Address(&ended.Run.Plan), 0, 10_000)
 	if err != nil || !strings.Contains(string(text), "Error: The service has died 2 times while it made this plan") {
 		t.Errorf("the log is %q, %v", text, err)
 	}

@@ -54,13 +54,13 @@ const maxWaiting = 200
 
 // notify records the notifications of a run's event. It is called in the transaction that records the event
 // itself, so that a crash loses none.
-func (s *Service) notify(tx *store.Tx, r *record.Run, trigger, message, by string) error {
+func (s *Notifications) notify(tx *store.Tx, r *record.Run, trigger, message, by string) error {
 	return s.deliver(tx, r.Workspace, record.Delivery{Run: r.ID, Trigger: trigger, Message: message, Status: r.Status,
 		By: by})
 }
 
 // deliver records the deliveries of one notification to the receivers of a workspace.
-func (s *Service) deliver(tx *store.Tx, workspace string, d record.Delivery) error {
+func (s *Notifications) deliver(tx *store.Tx, workspace string, d record.Delivery) error {
 	all, err := notifications.Select(tx, "workspace", workspace)
 	if err != nil {
 		return err
@@ -100,11 +100,11 @@ type Outgoing struct {
 }
 
 // Outgoing returns a channel that receives a value whenever there may be notifications to send.
-func (s *Service) Outgoing() <-chan struct{} { return s.outgoing }
+func (s *Notifications) Outgoing() <-chan struct{} { return s.outgoing }
 
-// DueNotifications returns the first due notification of each receiver, except those for which busy returns
+// Due returns the first due notification of each receiver, except those for which busy returns
 // true. next is when the next one is due; zero if none is waiting.
-func (s *Service) DueNotifications(busy func(configuration string) bool) (due []Outgoing, next time.Time, err error) {
+func (s *Notifications) Due(busy func(configuration string) bool) (due []Outgoing, next time.Time, err error) {
 	now := s.now()
 	err = s.store.View(func(tx *store.Tx) error {
 		seen := map[string]bool{}
@@ -137,7 +137,7 @@ func (s *Service) DueNotifications(busy func(configuration string) bool) (due []
 }
 
 // due returns a delivery with all of its content.
-func (s *Service) due(tx *store.Tx, d record.Delivery) (o Outgoing, err error) {
+func (s *Notifications) due(tx *store.Tx, d record.Delivery) (o Outgoing, err error) {
 	o.Delivery = d
 	n, err := notifications.Get(tx, d.Configuration)
 	if err == nil {
@@ -155,7 +155,7 @@ func (s *Service) due(tx *store.Tx, d record.Delivery) (o Outgoing, err error) {
 }
 
 // address fills in the receiver of a notification.
-func (s *Service) address(tx *store.Tx, o *Outgoing, n *record.Notification) error {
+func (s *Notifications) address(tx *store.Tx, o *Outgoing, n *record.Notification) error {
 	w, err := workspaces.Get(tx, n.Workspace)
 	if err != nil {
 		return err
@@ -169,14 +169,14 @@ func (s *Service) address(tx *store.Tx, o *Outgoing, n *record.Notification) err
 
 // recipients returns the addresses that a notification is mailed to: the addresses that it lists, and those of
 // the users that it lists and who may still see the workspace.
-func (s *Service) recipients(tx *store.Tx, n *record.Notification) ([]string, error) {
+func (s *Notifications) recipients(tx *store.Tx, n *record.Notification) ([]string, error) {
 	out := slices.Clone(n.Emails)
 	for _, id := range n.Users {
 		if m, err := invitation(tx, id); err == nil {
 			id = m.User // empty, and so nobody, until the invitation is accepted
 		}
 		a := &Actor{Token: &record.Token{Kind: record.TokenUser, Owner: id}}
-		err := s.identify(tx, a)
+		err := s.tokens.identify(tx, a)
 		if err == nil {
 			_, err = a.allowed(tx, n.Workspace, needSee)
 		}
@@ -193,7 +193,7 @@ func (s *Service) recipients(tx *store.Tx, n *record.Notification) ([]string, er
 }
 
 // Verification returns the message that verifies a notification configuration.
-func (s *Service) Verification(a *Actor, configuration string) (o Outgoing, err error) {
+func (s *Notifications) Verification(a *Actor, configuration string) (o Outgoing, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		n, err := notifications.Get(tx, configuration)
 		if err == nil {
@@ -208,7 +208,7 @@ func (s *Service) Verification(a *Actor, configuration string) (o Outgoing, err 
 }
 
 // Delivered records the response of a receiver. again is the time of the next attempt; zero if there is none.
-func (s *Service) Delivered(o Outgoing, r record.Response, again time.Time) error {
+func (s *Notifications) Delivered(o Outgoing, r record.Response, again time.Time) error {
 	return s.store.Update(func(tx *store.Tx) error {
 		if n, err := notifications.Get(tx, o.Configuration.ID); err == nil {
 			n.Last = &r
@@ -232,8 +232,8 @@ func (s *Service) Delivered(o Outgoing, r record.Response, again time.Time) erro
 
 // Undelivered returns the notifications of a configuration that wait to be sent, or to be sent again, in the order in
 // which they are sent.
-func (s *Service) Undelivered(a *Actor, configuration string) (out []*record.Delivery, err error) {
-	if _, err := s.Notification(a, configuration); err != nil {
+func (s *Notifications) Undelivered(a *Actor, configuration string) (out []*record.Delivery, err error) {
+	if _, err := s.Find(a, configuration); err != nil {
 		return nil, err
 	}
 	err = s.store.View(func(tx *store.Tx) error {

@@ -37,12 +37,23 @@ const (
 	maxResolution = 4 << 10
 )
 
+// Doubts are operations of runs whose outcome is unknown. People state the outcomes.
+type Doubts struct {
+	*shared
+	timelines   *Timelines
+	workspaces  *Workspaces
+	engine      Engine
+	phases      *phases
+	queue       *queue
+	transitions *transitions
+}
+
 // Resolve records the outcomes of operations in doubt, as the actor states them. The actor needs the right to
 // apply. The engine reads the objects with the configuration and the variables of the run that left the
 // operations in doubt. Resolve returns when the state has the outcomes. The workspace is locked meanwhile; the
 // error is ErrConflict if the workspace is locked already, or if the engine rejects a resolution: it then names the
 // operations that are still in doubt, and the others are resolved. The work continues when ctx ends.
-func (s *Service) Resolve(ctx context.Context, a *Actor, workspace string, all ...Resolution) error {
+func (s *Doubts) Resolve(ctx context.Context, a *Actor, workspace string, all ...Resolution) error {
 	j := &job{}
 	r, err := s.beginResolving(a, workspace, all, j)
 	if err != nil {
@@ -79,7 +90,7 @@ func unresolved(all []Resolution, failures []error) error {
 
 // beginResolving checks the rights of the actor, and locks the workspace in the name of the run that left the
 // doubt. From then on, Stop of the service waits for the job. The caller calls jobs.Done and release.
-func (s *Service) beginResolving(a *Actor, workspace string, all []Resolution, j *job) (r *record.Run, err error) {
+func (s *Doubts) beginResolving(a *Actor, workspace string, all []Resolution, j *job) (r *record.Run, err error) {
 	q := s.queue
 	taken := false
 	err = s.audited(a, "doubt.resolve", workspace, func(tx *store.Tx) error {
@@ -110,7 +121,7 @@ func (s *Service) beginResolving(a *Actor, workspace string, all []Resolution, j
 		w.Lock = record.Lock{Kind: "run", ID: r.ID, At: s.now().UTC(), Reason: "an operation in doubt is being resolved"}
 		s.tellAfter(tx, w)
 		for _, res := range all {
-			if err := s.remark(tx, r, "doubt_resolving", res.String(), a.ID()); err != nil {
+			if err := s.transitions.remark(tx, r, "doubt_resolving", res.String(), a.ID()); err != nil {
 				return err
 			}
 		}
@@ -144,9 +155,9 @@ func left(r *record.Run, w *record.Workspace) bool {
 }
 
 // resolve makes the engine resolve a doubt. The error has the reason that the engine gives.
-func (s *Service) resolve(leaving, stopping context.Context, r *record.Run, j *job, a *Actor, res Resolution) error {
+func (s *Doubts) resolve(leaving, stopping context.Context, r *record.Run, j *job, a *Actor, res Resolution) error {
 	said := &limited{most: maxSaid}
-	_, err := s.work(stopping, r, j, said, false, func(job *Job) (any, error) {
+	_, err := s.phases.work(stopping, r, j, said, false, func(job *Job) (any, error) {
 		job.Structured = false
 		return nil, s.engine.Resolve(leaving, job, res, a.Name())
 	})
@@ -164,7 +175,7 @@ func (s *Service) resolve(leaving, stopping context.Context, r *record.Run, j *j
 
 // endResolving records the outcomes of resolutions, and unlocks the workspace. If the service ends before it
 // can record this, its next start unlocks the workspace.
-func (s *Service) endResolving(a *Actor, r *record.Run, all []Resolution, j *job, failures []error) error {
+func (s *Doubts) endResolving(a *Actor, r *record.Run, all []Resolution, j *job, failures []error) error {
 	for {
 		err := s.store.Update(func(tx *store.Tx) error {
 			for _, failure := range failures {
@@ -192,7 +203,7 @@ func (s *Service) endResolving(a *Actor, r *record.Run, all []Resolution, j *job
 				if failures[i] != nil {
 					action = "doubt_kept"
 				}
-				if err := s.remark(tx, r, action, res.String(), a.ID()); err != nil {
+				if err := s.transitions.remark(tx, r, action, res.String(), a.ID()); err != nil {
 					return err
 				}
 			}

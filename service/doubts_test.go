@@ -41,18 +41,18 @@ func TestDoubtsStayUntilTheyAreResolved(t *testing.T) {
 	h.Await(h.NewRun(w, nil).ID, record.Errored)
 	h.End() // they outlive the service
 	h.Start()
-	all, err := h.DoubtsOf(h.Admin, "acme")
+	all, err := h.Doubts.OfOrganization(h.Admin, "acme")
 	if err != nil || len(all) != 1 || all[0].By.ID != r.ID || len(all[0].Operations) != 1 ||
 		all[0].Operations[0].Address != "fleet_vm.a" {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if err := h.Resolve(t.Context(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"}); err != nil {
+	if err := h.Doubts.Resolve(t.Context(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"}); err != nil {
 		t.Error(err)
 	}
-	if all, err := h.DoubtsOf(h.Admin, "acme"); err != nil || len(all) != 0 {
+	if all, err := h.Doubts.OfOrganization(h.Admin, "acme"); err != nil || len(all) != 0 {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if err := h.Resolve(t.Context(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"}); !errors.Is(err,
+	if err := h.Doubts.Resolve(t.Context(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"}); !errors.Is(err,
 		service.ErrConflict) {
 		t.Errorf("resolving the doubt a second time: %v", err)
 	}
@@ -63,12 +63,12 @@ func TestOnlyWhoMayApplyResolvesADoubt(t *testing.T) {
 	w, _ := doubting(t, h)
 	res := service.Resolution{Address: "fleet_vm.a", ID: "vm-1"}
 	for role, allowed := range map[string]bool{"read": false, "plan": false, "write": true} {
-		err := h.Resolve(t.Context(), member(t, h, "the-"+role, role, w.ID), w.ID, res)
+		err := h.Doubts.Resolve(t.Context(), member(t, h, "the-"+role, role, w.ID), w.ID, res)
 		if allowed != (err == nil) || !allowed && !errors.Is(err, service.ErrForbidden) {
 			t.Errorf("%s: %v", role, err)
 		}
 	}
-	audit, err := h.Audit(h.Admin, 100)
+	audit, err := h.Audit.Latest(h.Admin, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestAWorkspaceIsLockedWhileADoubtIsResolvedAndNoLonger(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- h.Resolve(context.Background(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"})
+		ended <- h.Doubts.Resolve(context.Background(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"})
 	}()
 	select {
 	case <-begun:
@@ -108,17 +108,17 @@ func TestAWorkspaceIsLockedWhileADoubtIsResolvedAndNoLonger(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := h.NewRun(w, nil)
-	wait, err := h.Waits(t.Context(), h.Admin, next.ID)
+	wait, err := h.Runs.Waits(t.Context(), h.Admin, next.ID)
 	for err == nil && wait.Kind == "" {
-		wait, err = h.Waits(t.Context(), h.Admin, next.ID)
+		wait, err = h.Runs.Waits(t.Context(), h.Admin, next.ID)
 	}
 	if err != nil || wait.Kind != "lock" || wait.On != r.ID || !strings.Contains(wait.Text, "doubt") {
 		t.Errorf("%+v, %v", wait, err)
 	}
-	if _, err := h.ForceUnlock(h.Admin, w.ID); !errors.Is(err, service.ErrConflict) {
+	if _, err := h.Workspaces.ForceUnlock(h.Admin, w.ID); !errors.Is(err, service.ErrConflict) {
 		t.Errorf("the workspace could be unlocked: %v", err)
 	}
-	if err := h.Resolve(t.Context(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"}); !errors.Is(err,
+	if err := h.Doubts.Resolve(t.Context(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"}); !errors.Is(err,
 		service.ErrConflict) {
 		t.Errorf("another resolution at the same time: %v", err)
 	}
@@ -128,7 +128,7 @@ func TestAWorkspaceIsLockedWhileADoubtIsResolvedAndNoLonger(t *testing.T) {
 	}
 	h.Start()
 	h.Await(next.ID, record.Planned)
-	if all, err := h.DoubtsIn(h.Admin, w.ID); err != nil || len(all.Operations) != 1 {
+	if all, err := h.Doubts.OfWorkspace(h.Admin, w.ID); err != nil || len(all.Operations) != 1 {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
@@ -136,7 +136,7 @@ func TestAWorkspaceIsLockedWhileADoubtIsResolvedAndNoLonger(t *testing.T) {
 func TestReceiversHearOnceThatOperationsAreInDoubt(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
-	if _, err := h.CreateNotification(h.Admin, record.Notification{Workspace: w.ID, Name: "n", Destination: "generic",
+	if _, err := h.Notifications.Create(h.Admin, record.Notification{Workspace: w.ID, Name: "n", Destination: "generic",
 		Enabled: true, URL: "https://example.com", Triggers: []string{"run:in_doubt"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -147,15 +147,15 @@ func TestReceiversHearOnceThatOperationsAreInDoubt(t *testing.T) {
 	for range 2 {
 		h.Await(h.NewRun(w, func(r *record.Run) { r.AutoApply = true }).ID, record.Errored)
 	}
-	due, _, err := h.DueNotifications(func(string) bool { return false })
+	due, _, err := h.Notifications.Due(func(string) bool { return false })
 	if err != nil || len(due) != 1 || due[0].Delivery.Trigger != "run:in_doubt" ||
 		due[0].Delivery.Message != "Operations In Doubt" {
 		t.Fatalf("%+v, %v", due, err)
 	}
-	if err := h.Delivered(due[0], record.Response{}, time.Time{}); err != nil {
+	if err := h.Notifications.Delivered(due[0], record.Response{}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	if due, _, err := h.DueNotifications(func(string) bool { return false }); err != nil || len(due) != 0 {
+	if due, _, err := h.Notifications.Due(func(string) bool { return false }); err != nil || len(due) != 0 {
 		t.Errorf("the same notification is due again: %+v, %v", due, err)
 	}
 }
@@ -165,7 +165,7 @@ func TestASecretInAFailureIsInNoTimeline(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
 	key, value, sensitive := "key", "canary-of-the-cloud", true
-	if _, err := h.PutVariable(h.Admin, w.ID, "", service.VariableSettings{Key: &key, Value: &value,
+	if _, err := h.Variables.Put(h.Admin, w.ID, "", service.VariableSettings{Key: &key, Value: &value,
 		Sensitive: &sensitive}); err != nil {
 		t.Fatal(err)
 	}
@@ -183,11 +183,11 @@ func TestASecretInAFailureIsInNoTimeline(t *testing.T) {
 	}
 	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	h.Await(r.ID, record.Errored)
-	v, err := h.FindRun(h.Admin, r.ID)
+	v, err := h.Runs.Find(h.Admin, r.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write, _, err := h.Timeline(h.Admin, v.Apply.ID, timeline.Shape)
+	write, _, err := h.Timelines.Read(h.Admin, v.Apply.ID, timeline.Shape)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,9 +16,9 @@ const poolPrefix = "pool:"
 // maxPoolName bounds the name of a pool, in bytes.
 const maxPoolName = 200
 
-// DrainPool stops the dispatch of operations to a pool until LiftPool is called. Operations that run there continue;
+// Drain stops the dispatch of operations to a pool until Lift is called. Operations that run there continue;
 // runs that need the pool wait. The pool need not have workers. A new drain replaces the previous one.
-func (s *Service) DrainPool(ctx context.Context, a *Actor, pool, reason string) error {
+func (s *Pools) Drain(ctx context.Context, a *Actor, pool, reason string) error {
 	err := s.audited(a, "halt.drain", poolPrefix+pool, func(tx *store.Tx) error {
 		if err := a.mayDrainPools(); err != nil {
 			return err
@@ -39,8 +39,8 @@ func (s *Service) DrainPool(ctx context.Context, a *Actor, pool, reason string) 
 	return err
 }
 
-// LiftPool ends the drain of a pool. The error is ErrNotFound if there is none.
-func (s *Service) LiftPool(ctx context.Context, a *Actor, pool string) error {
+// Lift ends the drain of a pool. The error is ErrNotFound if there is none.
+func (s *Pools) Lift(ctx context.Context, a *Actor, pool string) error {
 	err := s.audited(a, "halt.lift", poolPrefix+pool, func(tx *store.Tx) error {
 		if err := a.mayDrainPools(); err != nil {
 			return err
@@ -56,15 +56,15 @@ func (s *Service) LiftPool(ctx context.Context, a *Actor, pool string) error {
 	return err
 }
 
-// DrainedPools returns the drains of pools by the name of the pool. Every user may see them, like the workers.
-func (s *Service) DrainedPools(a *Actor) (map[string]*record.Halt, error) {
+// Drained returns the drains of pools by the name of the pool. Every user may see them, like the workers.
+func (s *Pools) Drained(a *Actor) (map[string]*record.Halt, error) {
 	if a.User == nil {
 		return nil, forbidden("only users may list pools")
 	}
 	return s.drains()
 }
 
-func (s *Service) drains() (map[string]*record.Halt, error) {
+func (s *Pools) drains() (map[string]*record.Halt, error) {
 	out := map[string]*record.Halt{}
 	err := s.store.View(func(tx *store.Tx) error {
 		for h, err := range halts.All(tx) {
@@ -89,8 +89,8 @@ func (a *Actor) mayDrainPools() error {
 
 // applyDrains tells the engine which pools are drained, according to the store. Calls take turns, so that the last
 // one applies the latest change.
-func (s *Service) applyDrains(ctx context.Context) {
-	if s.opts.Capacity == nil {
+func (s *Pools) applyDrains(ctx context.Context) {
+	if s.capacity == nil {
 		return
 	}
 	s.draining.Lock()
@@ -102,7 +102,7 @@ func (s *Service) applyDrains(ctx context.Context) {
 			pools = append(pools, pool)
 		}
 		slices.Sort(pools)
-		err = s.opts.Capacity.Drain(ctx, pools)
+		err = s.capacity.Drain(ctx, pools)
 	}
 	if err != nil {
 		s.log.Warn("a change of the drained pools takes effect with a delay", "error", err)

@@ -10,9 +10,17 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
+// Drift has what was found in workspaces that are watched for drift: objects that differ from the state.
+type Drift struct {
+	*shared
+	notifications *Notifications
+	runs          *Runs
+	outlines      *outlines
+}
+
 // noteBatch records the result of reading a batch. The state may have changed since the batch was chosen: the
 // result is discarded for an object that has changed in the state, and for one that a running apply may change.
-func (s *Service) noteBatch(b *batch, found []Found, failure string) error {
+func (s *Drift) noteBatch(b *batch, found []Found, failure string) error {
 	touched, err := s.touched(b)
 	if err != nil {
 		return err
@@ -70,7 +78,7 @@ func (s *Service) noteBatch(b *batch, found []Found, failure string) error {
 		} else if failed {
 			known.Failed = moment
 		}
-		if err := s.notifyDrift(tx, known, fresh > 0, failed); err != nil {
+		if err := s.notify(tx, known, fresh > 0, failed); err != nil {
 			return err
 		}
 		if fresh > 0 || dropped || failed || before != len(known.Drifted) {
@@ -102,13 +110,13 @@ func advance(known *record.Watch, b *batch) {
 	}
 }
 
-// notifyDrift records the notifications about the findings of a batch.
-func (s *Service) notifyDrift(tx *store.Tx, known *record.Watch, drifted, failed bool) error {
+// notify records the notifications about the findings of a batch.
+func (s *Drift) notify(tx *store.Tx, known *record.Watch, drifted, failed bool) error {
 	n := len(known.Drifted) + known.More
 	d := record.Delivery{Drifted: n, Undrifted: max(0, known.Objects-n)}
 	if failed {
 		d.Trigger, d.Message = TriggerUnread, "Assessment Failed"
-		if err := s.deliver(tx, known.Workspace, d); err != nil {
+		if err := s.notifications.deliver(tx, known.Workspace, d); err != nil {
 			return err
 		}
 	}
@@ -116,12 +124,12 @@ func (s *Service) notifyDrift(tx *store.Tx, known *record.Watch, drifted, failed
 		return nil
 	}
 	d.Trigger, d.Message = TriggerDrift, "Drift Detected"
-	return s.deliver(tx, known.Workspace, d)
+	return s.notifications.deliver(tx, known.Workspace, d)
 }
 
 // touched returns a function that reports whether an apply that ran while a batch was read has changed, or may
 // have changed, the object at an address.
-func (s *Service) touched(b *batch) (func(address string) bool, error) {
+func (s *Drift) touched(b *batch) (func(address string) bool, error) {
 	var applies []*record.Run
 	err := s.store.View(func(tx *store.Tx) error {
 		for _, id := range runs.Newest(tx, "workspace", maxWatchedWith, b.workspace.ID) {
@@ -140,7 +148,7 @@ func (s *Service) touched(b *batch) (func(address string) bool, error) {
 	}
 	all := map[string]bool{}
 	for _, r := range applies {
-		p, err := s.planOutline(r)
+		p, err := s.outlines.planOutline(r)
 		if err != nil {
 			return func(string) bool { return true }, nil //nolint:nilerr // its changes are unknown
 		}
@@ -153,7 +161,7 @@ func (s *Service) touched(b *batch) (func(address string) bool, error) {
 
 // currentSums returns the digests of the objects in the current state of a workspace. b is a batch that may
 // have them already.
-func (s *Service) currentSums(workspace string, b *batch) (map[string]uint64, error) {
+func (s *Drift) currentSums(workspace string, b *batch) (map[string]uint64, error) {
 	var v *record.StateVersion
 	err := s.store.View(func(tx *store.Tx) error {
 		w, err := workspaces.Get(tx, workspace)
@@ -170,15 +178,15 @@ func (s *Service) currentSums(workspace string, b *batch) (map[string]uint64, er
 	case b != nil && v.ID == b.state:
 		return b.sums, nil
 	}
-	o, err := s.stateOutline(v)
+	o, err := s.outlines.stateOutline(v)
 	if err != nil {
 		return nil, err
 	}
 	return sumsOf(o), nil
 }
 
-// settleDrift discards the findings about objects that a new version of a state no longer has, or has changed.
-func (s *Service) settleDrift(v *record.StateVersion) error {
+// settle discards the findings about objects that a new version of a state no longer has, or has changed.
+func (s *Drift) settle(v *record.StateVersion) error {
 	var known *record.Watch
 	err := s.store.View(func(tx *store.Tx) (err error) { known, err = watchings.Get(tx, v.Workspace); return err })
 	if errors.Is(err, store.ErrNotFound) || err == nil && len(known.Drifted) == 0 {
@@ -211,8 +219,8 @@ func (s *Service) settleDrift(v *record.StateVersion) error {
 	})
 }
 
-// dropWatch removes the findings about a workspace that is no longer watched.
-func (s *Service) dropWatch(tx *store.Tx, workspace string) error {
+// drop removes the findings about a workspace that is no longer watched.
+func (s *Drift) drop(tx *store.Tx, workspace string) error {
 	tx.After(func() {
 		if err := os.RemoveAll(s.watchDir(workspace)); err != nil { // the next start of the service removes it
 			s.log.Warn("cannot remove an unused directory", "workspace", workspace, "error", err)
@@ -237,7 +245,7 @@ type Watched struct {
 }
 
 // Watched returns the result of watching a workspace for drift. The actor needs the right to read the state.
-func (s *Service) Watched(a *Actor, workspace string) (out *Watched, err error) {
+func (s *Drift) Watched(a *Actor, workspace string) (out *Watched, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		w, err := a.allowed(tx, workspace, needReadState)
 		if err != nil {
@@ -276,8 +284,8 @@ func driftCount(tx *store.Tx, w *record.Workspace) (int, error) {
 
 // TakeOver makes a refresh-only run of the current configuration, which writes the drift of the objects into
 // the state. The actor needs the rights that any run needs.
-func (s *Service) TakeOver(a *Actor, workspace string) (*record.Run, error) {
-	return s.CreateRun(a, workspace, record.Run{Refresh: true, RefreshOnly: true, Source: SourceAPI,
+func (s *Drift) TakeOver(a *Actor, workspace string) (*record.Run, error) {
+	return s.runs.Create(a, workspace, record.Run{Refresh: true, RefreshOnly: true, Source: SourceAPI,
 		Message: "Take over what has drifted"})
 }
 
@@ -289,8 +297,8 @@ type WatchTally struct {
 	Oldest time.Time
 }
 
-// WatchTally returns the totals of watching for drift.
-func (s *Service) WatchTally() (t WatchTally, err error) {
+// Tally returns the totals of watching for drift.
+func (s *Drift) Tally() (t WatchTally, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		for known, err := range watchings.All(tx) {
 			if err != nil {

@@ -24,7 +24,7 @@ type Facts struct {
 const maxLatest = 100
 
 // Facts returns the properties of a workspace that are not part of its record.
-func (s *Service) Facts(w *WorkspaceView) (f Facts, err error) {
+func (s *Workspaces) Facts(w *WorkspaceView) (f Facts, err error) {
 	f.Current = w.CurrentRun
 	err = s.store.View(func(tx *store.Tx) error {
 		if w.CurrentState != "" && needOutputs.has(w.Permissions) {

@@ -24,19 +24,19 @@ func TestTheLogOfAPlanIsReadWhileItGoesOn(t *testing.T) {
 		}
 		return &service.PlanResult{}, nil
 	}
-	if err := h.Halt(h.Admin, "", record.Halt{Reason: "so that it waits"}); err != nil {
+	if err := h.Halts.Halt(h.Admin, "", record.Halt{Reason: "so that it waits"}); err != nil {
 		t.Fatal(err)
 	}
 	r := h.NewRun(h.NewWorkspace("one"), nil)
 	got := make(chan string, 1)
 	go func() {
-		text, err := h.Log(t.Context(), h.LogAddress(&r.Plan), 0, 1000)
+		text, err := h.Logs.Read(t.Context(), h.Logs.Address(&r.Plan), 0, 1000)
 		if err != nil {
 			t.Error(err)
 		}
 		got <- string(text)
 	}()
-	if err := h.Lift(h.Admin, ""); err != nil {
+	if err := h.Halts.Lift(h.Admin, ""); err != nil {
 		t.Fatal(err)
 	}
 	if text := <-got; !strings.Contains(text, "Preparing the run") {
@@ -44,7 +44,7 @@ func TestTheLogOfAPlanIsReadWhileItGoesOn(t *testing.T) {
 	}
 	close(read)
 	h.Await(r.ID, record.PlannedAndFinished)
-	if text, err := h.Log(t.Context(), h.LogAddress(&r.Apply), 0, 1000); len(text) > 0 || err != nil {
+	if text, err := h.Logs.Read(t.Context(), h.Logs.Address(&r.Apply), 0, 1000); len(text) > 0 || err != nil {
 		t.Errorf("the log of an apply that never began is %q, %v", text, err)
 	}
 }
@@ -62,7 +62,7 @@ func TestTheLogOfAPlanThatWaitsForItsTurnIsThereAtOnce(t *testing.T) {
 	}
 	read := func(r *record.Run, offset int) string {
 		t.Helper()
-		text, err := h.Log(t.Context(), h.LogAddress(&r.Plan), int64(offset), 1000)
+		text, err := h.Logs.Read(t.Context(), h.Logs.Address(&r.Plan), int64(offset), 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestTheLogOfAPlanThatWaitsForItsTurnIsThereAtOnce(t *testing.T) {
 		}
 	}
 	first := read(canceled, 0)
-	if err := h.Cancel(h.Admin, canceled.ID, ""); err != nil {
+	if err := h.Runs.Cancel(h.Admin, canceled.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	if rest := read(canceled, len(first)); rest != "\x03" {

@@ -16,10 +16,10 @@ type ForeignState struct {
 	MD5  string // the checksum of the content in base64, if the client sends one
 }
 
-// PutForeignState stores a version that a client of the http backend uploads; it is the current version when
+// PutForeign stores a version that a client of the http backend uploads; it is the current version when
 // this returns. The content is read as a stream. size is the size that the client has announced, or -1 if it
 // has announced none.
-func (s *Service) PutForeignState(a *Actor, workspace string, n ForeignState, data io.Reader, size int64) error {
+func (s *States) PutForeign(a *Actor, workspace string, n ForeignState, data io.Reader, size int64) error {
 	may := func(tx *store.Tx) (*record.Workspace, error) {
 		w, err := a.allowed(tx, workspace, needWriteState)
 		if err != nil {
@@ -29,14 +29,14 @@ func (s *Service) PutForeignState(a *Actor, workspace string, n ForeignState, da
 	}
 	err := s.store.View(func(tx *store.Tx) error { _, err := may(tx); return err }) // checked before the content is read
 	if err == nil {
-		err = fits(size, s.opts.MaxState)
+		err = fits(size, s.maxState)
 	}
 	if err != nil {
 		return s.refuse(a, "state.create", workspace, told(err))
 	}
 	v := &record.StateVersion{ID: newID("sv"), Workspace: workspace, Status: record.StateFinalized, Secret: newSecret(),
 		CreatedAt: s.now().UTC(), CreatedBy: a.ID()}
-	written, text, wrong, err := s.keepState(v, data)
+	written, text, wrong, err := s.keep(v, data)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (s *Service) PutForeignState(a *Actor, workspace string, n ForeignState, da
 		if err := workspaces.Put(tx, w); err != nil {
 			return err
 		}
-		tx.After(func() { s.enqueueStateOutline(v.ID) })
+		tx.After(func() { s.outlines.enqueueStateOutline(v.ID) })
 		s.tellAfter(tx, w)
 		return stateVersions.Put(tx, v)
 	})

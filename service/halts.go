@@ -8,10 +8,16 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
+// Halts keep runs from starting: in a workspace, or in the whole service.
+type Halts struct {
+	*shared
+	queue *queue
+}
+
 // Halt prevents runs from starting in a workspace, or in the whole service if workspace is empty, until Lift is
 // called. Runs in progress continue (a drain). With h.Emergency they start no further operation, and continue after
 // Lift: a plan starts again, an apply is resumed. A new halt replaces the previous one.
-func (s *Service) Halt(a *Actor, workspace string, h record.Halt) error {
+func (s *Halts) Halt(a *Actor, workspace string, h record.Halt) error {
 	reason, err := haltReason(h.Reason)
 	if err != nil {
 		return err
@@ -45,7 +51,7 @@ func haltReason(text string) (string, error) {
 }
 
 // Lift ends a halt. The error is ErrNotFound if there is none.
-func (s *Service) Lift(a *Actor, workspace string) error {
+func (s *Halts) Lift(a *Actor, workspace string) error {
 	return s.audited(a, "halt.lift", workspace, func(tx *store.Tx) error {
 		if err := a.mayHalt(tx, workspace); err != nil {
 			return err
@@ -58,8 +64,8 @@ func (s *Service) Lift(a *Actor, workspace string) error {
 	})
 }
 
-// Halted returns the halt of a workspace, or that of the whole service; nil if runs can start.
-func (s *Service) Halted(a *Actor, workspace string) (h *record.Halt, err error) {
+// Find returns the halt of a workspace, or that of the whole service; nil if runs can start.
+func (s *Halts) Find(a *Actor, workspace string) (h *record.Halt, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if workspace != "" {
 			if _, err := a.allowed(tx, workspace, needReadRuns); err != nil {

@@ -19,6 +19,10 @@ import (
 // outlines caches the outlines of the plans and states that were viewed last. Outlines are stored in files too;
 // the cache saves reading the file for each page.
 type outlines struct {
+	*shared
+	drift *Drift
+	queue *queue
+
 	mu   sync.Mutex // guards kept, last, size and superseded
 	kept map[string]*list.Element
 	last list.List // of *keptOutline, the most recently used first
@@ -33,6 +37,10 @@ type outlines struct {
 	wanted chan func() error
 }
 
+func newOutlines(c *shared) *outlines {
+	return &outlines{shared: c, wanted: make(chan func() error, 64)}
+}
+
 type keptOutline struct {
 	name    string
 	value   any
@@ -42,31 +50,31 @@ type keptOutline struct {
 // maxKept bounds the number of objects in all cached outlines: about twenty megabytes.
 const maxKept = 200_000
 
-func (o *outlines) get(name string) any {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	e := o.kept[name]
+func (s *outlines) get(name string) any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.kept[name]
 	if e == nil {
 		return nil
 	}
-	o.last.MoveToFront(e)
+	s.last.MoveToFront(e)
 	return e.Value.(*keptOutline).value
 }
 
-func (o *outlines) put(name string, value any, objects int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.kept == nil {
-		o.kept = map[string]*list.Element{}
+func (s *outlines) put(name string, value any, objects int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kept == nil {
+		s.kept = map[string]*list.Element{}
 	}
-	if o.kept[name] != nil || slices.Contains(o.superseded, name) {
+	if s.kept[name] != nil || slices.Contains(s.superseded, name) {
 		return
 	}
-	o.kept[name] = o.last.PushFront(&keptOutline{name, value, objects})
-	for o.size += objects; o.size > maxKept && o.last.Len() > 1; {
-		oldest := o.last.Remove(o.last.Back()).(*keptOutline)
-		delete(o.kept, oldest.name)
-		o.size -= oldest.objects
+	s.kept[name] = s.last.PushFront(&keptOutline{name, value, objects})
+	for s.size += objects; s.size > maxKept && s.last.Len() > 1; {
+		oldest := s.last.Remove(s.last.Back()).(*keptOutline)
+		delete(s.kept, oldest.name)
+		s.size -= oldest.objects
 	}
 }
 
@@ -74,28 +82,28 @@ func (o *outlines) put(name string, value any, objects int) {
 const maxSuperseded = 64
 
 // drop removes an outline from the cache, if it is there, and keeps it out: it is viewed rarely from now on.
-func (o *outlines) drop(name string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.superseded = append(o.superseded, name); len(o.superseded) > maxSuperseded {
-		o.superseded = slices.Delete(o.superseded, 0, 1)
+func (s *outlines) drop(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.superseded = append(s.superseded, name); len(s.superseded) > maxSuperseded {
+		s.superseded = slices.Delete(s.superseded, 0, 1)
 	}
-	if e := o.kept[name]; e != nil {
-		o.size -= o.last.Remove(e).(*keptOutline).objects
-		delete(o.kept, name)
+	if e := s.kept[name]; e != nil {
+		s.size -= s.last.Remove(e).(*keptOutline).objects
+		delete(s.kept, name)
 	}
 }
 
 // outlined returns an outline from the cache, or from its file, or else makes it by reading the document. T is
 // outline.Plan or outline.State.
-func outlined[T any](s *Service, name string, decode func([]byte) (*T, error), make func() (*T, error),
+func outlined[T any](s *outlines, name string, decode func([]byte) (*T, error), make func() (*T, error),
 	count func(*T) int) (*T, error) {
-	if v, ok := s.outlines.get(name).(*T); ok {
+	if v, ok := s.get(name).(*T); ok {
 		return v, nil
 	}
-	s.outlines.making.Lock()
-	defer s.outlines.making.Unlock()
-	if v, ok := s.outlines.get(name).(*T); ok {
+	s.making.Lock()
+	defer s.making.Unlock()
+	if v, ok := s.get(name).(*T); ok {
 		return v, nil
 	}
 	text, err := s.store.ReadAll(name)
@@ -117,31 +125,31 @@ func outlined[T any](s *Service, name string, decode func([]byte) (*T, error), m
 			s.log.Warn("cannot store an outline; it will be made again at the next request", "file", name, "error", err)
 		}
 	}
-	s.outlines.put(name, v, count(v))
+	s.put(name, v, count(v))
 	return v, nil
 }
 
-// PlanOutline returns the changes of a run's plan, without values. The error is ErrNotFound until there is a
+// Outline returns the changes of a run's plan, without values. The error is ErrNotFound until there is a
 // plan.
-func (s *Service) PlanOutline(a *Actor, run string) (*outline.Plan, error) {
-	v, err := s.FindRun(a, run)
+func (s *Plans) Outline(a *Actor, run string) (*outline.Plan, error) {
+	v, err := s.runs.Find(a, run)
 	if err != nil {
 		return nil, err
 	}
 	if v.Plan.Status != record.PhaseFinished {
 		return nil, notFound("the run %s has no plan", run)
 	}
-	p, err := s.planOutline(&v.Run)
+	p, err := s.outlines.planOutline(&v.Run)
 	return p, told(err)
 }
 
-func (s *Service) planOutline(r *record.Run) (*outline.Plan, error) {
+func (s *outlines) planOutline(r *record.Run) (*outline.Plan, error) {
 	return outlined(s, planOutlineFile(r), outline.DecodePlan, func() (*outline.Plan, error) {
 		return readOutline(s, planRedactedFile(r), outline.ReadPlan)
 	}, func(p *outline.Plan) int { return len(p.Changes) + len(p.Drift) })
 }
 
-func readOutline[T any](s *Service, file string, read func(io.Reader) (*T, error)) (v *T, err error) {
+func readOutline[T any](s *outlines, file string, read func(io.Reader) (*T, error)) (v *T, err error) {
 	r, err := s.store.Read(file)
 	if err != nil {
 		return nil, err
@@ -150,10 +158,10 @@ func readOutline[T any](s *Service, file string, read func(io.Reader) (*T, error
 	return read(r)
 }
 
-// PlanChange returns the JSON of one change of a plan, from the redacted document. o is an object of the plan's
+// Change returns the JSON of one change of a plan, from the redacted document. o is an object of the plan's
 // outline.
-func (s *Service) PlanChange(a *Actor, run string, o *outline.Object) ([]byte, error) {
-	v, err := s.FindRun(a, run)
+func (s *Plans) Change(a *Actor, run string, o *outline.Object) ([]byte, error) {
+	v, err := s.runs.Find(a, run)
 	if err != nil {
 		return nil, err
 	}
@@ -161,14 +169,14 @@ func (s *Service) PlanChange(a *Actor, run string, o *outline.Object) ([]byte, e
 	return data, told(err)
 }
 
-// StateOutline returns the objects of a version of a state, each with the version in which it last changed.
-func (s *Service) StateOutline(a *Actor, id string) (*outline.State, *record.StateVersion, error) {
+// Outline returns the objects of a version of a state, each with the version in which it last changed.
+func (s *States) Outline(a *Actor, id string) (*outline.State, *record.StateVersion, error) {
 	var v *record.StateVersion
 	err := s.store.View(func(tx *store.Tx) (err error) { v, err = a.stateVersion(tx, id, needReadState); return err })
 	if err != nil {
 		return nil, nil, told(err)
 	}
-	o, err := s.stateOutline(v)
+	o, err := s.outlines.stateOutline(v)
 	return o, v, told(err)
 }
 
@@ -177,7 +185,7 @@ const maxBack = 50
 
 // stateOutline returns the outline of a version, which is based on the outline of the version before. Missing
 // outlines of earlier versions are made, up to maxBack; changes before those are unknown.
-func (s *Service) stateOutline(v *record.StateVersion) (*outline.State, error) {
+func (s *outlines) stateOutline(v *record.StateVersion) (*outline.State, error) {
 	chain := []*record.StateVersion{v}
 	err := s.store.View(func(tx *store.Tx) error {
 		behind := false
@@ -216,7 +224,7 @@ func (s *Service) stateOutline(v *record.StateVersion) (*outline.State, error) {
 			if err == nil {
 				o.Follow(this.ID, before, beforeID)
 				if before != nil {
-					s.outlines.drop(stateOutlineFile(beforeID)) // its file remains, for the few who compare versions
+					s.drop(stateOutlineFile(beforeID)) // its file remains, for the few who compare versions
 				}
 			}
 			return o, err
@@ -228,8 +236,8 @@ func (s *Service) stateOutline(v *record.StateVersion) (*outline.State, error) {
 	return before, nil
 }
 
-func (s *Service) outlineThere(version string) bool {
-	if s.outlines.get(stateOutlineFile(version)) != nil {
+func (s *outlines) outlineThere(version string) bool {
+	if s.get(stateOutlineFile(version)) != nil {
 		return true
 	}
 	r, err := s.store.Read(stateOutlineFile(version))
@@ -239,10 +247,10 @@ func (s *Service) outlineThere(version string) bool {
 	return r.Close() == nil
 }
 
-// StateObject returns the attributes of an object of a version without sensitive values. known is false if no
+// Object returns the attributes of an object of a version without sensitive values. known is false if no
 // plan has provided the schema of the object's type, so that the service does not know which attributes are
 // sensitive; then all of them are omitted.
-func (s *Service) StateObject(a *Actor, version string, o *outline.Object) (attributes map[string]any, known bool,
+func (s *States) Object(a *Actor, version string, o *outline.Object) (attributes map[string]any, known bool,
 	err error) {
 	var v *record.StateVersion
 	err = s.store.View(func(tx *store.Tx) (err error) {
@@ -256,7 +264,7 @@ func (s *Service) StateObject(a *Actor, version string, o *outline.Object) (attr
 	if err != nil {
 		return nil, false, told(err)
 	}
-	masks, known := s.masks(v, o)
+	masks, known := s.outlines.masks(v, o)
 	attributes, err = outline.Attributes(data, masks, known)
 	return attributes, known, err
 }
@@ -266,7 +274,7 @@ const maxPlans = 20
 
 // masks returns the attributes of an object that are sensitive according to its schema. The schema comes from
 // the run that wrote the version, or from one of the last runs of the workspace.
-func (s *Service) masks(v *record.StateVersion, o *outline.Object) ([]string, bool) {
+func (s *outlines) masks(v *record.StateVersion, o *outline.Object) ([]string, bool) {
 	var candidates []*record.Run
 	err := s.store.View(func(tx *store.Tx) error {
 		ids := runs.Newest(tx, "workspace", maxPlans, v.Workspace)
@@ -302,14 +310,14 @@ type StateChange struct {
 	Before, After *outline.Object
 }
 
-// StateDifference returns the objects that differ between two versions of the state of one workspace. They are
+// Difference returns the objects that differ between two versions of the state of one workspace. They are
 // in the order of the later version; objects that it no longer has come last.
-func (s *Service) StateDifference(a *Actor, from, to string) (out []StateChange, err error) {
-	x, fromVersion, err := s.StateOutline(a, from)
+func (s *States) Difference(a *Actor, from, to string) (out []StateChange, err error) {
+	x, fromVersion, err := s.Outline(a, from)
 	if err != nil {
 		return nil, err
 	}
-	y, toVersion, err := s.StateOutline(a, to)
+	y, toVersion, err := s.Outline(a, to)
 	if err != nil {
 		return nil, err
 	}
@@ -346,22 +354,22 @@ func stateFiles(version string) []string {
 }
 
 // enqueue queues the making of an outline. If the queue is full, the outline is made when it is requested.
-func (o *outlines) enqueue(make func() error) {
+func (s *outlines) enqueue(make func() error) {
 	select {
-	case o.wanted <- make:
+	case s.wanted <- make:
 	default:
 	}
 }
 
 // enqueueStateOutline queues the outline of a new version of a state, while the outline of the version before, on which
 // it is based, is still cached.
-func (s *Service) enqueueStateOutline(version string) {
-	s.outlines.enqueue(func() error {
+func (s *outlines) enqueueStateOutline(version string) {
+	s.enqueue(func() error {
 		var v *record.StateVersion
 		err := s.store.View(func(tx *store.Tx) (err error) { v, err = stateVersions.Get(tx, version); return err })
 		if err == nil && !v.Encrypted && v.Status == record.StateFinalized {
 			if _, err = s.stateOutline(v); err == nil {
-				err = s.settleDrift(v)
+				err = s.drift.settle(v)
 			}
 		}
 		return err
@@ -371,15 +379,15 @@ func (s *Service) enqueueStateOutline(version string) {
 // outlinePatience is how long an outline that nobody has requested waits for the phases of runs in progress.
 const outlinePatience = 5 * time.Second
 
-// outlineWanted makes the queued outlines until ctx ends. They are as large as their states, and people wait for runs,
+// makeWanted makes the queued outlines until ctx ends. They are as large as their states, and people wait for runs,
 // so that outlines are made while none is in progress, unless that takes too long or many are queued.
-func (s *Service) outlineWanted(ctx context.Context) {
+func (s *outlines) makeWanted(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case make := <-s.outlines.wanted:
-			if len(s.outlines.wanted) < cap(s.outlines.wanted)/2 {
+		case make := <-s.wanted:
+			if len(s.wanted) < cap(s.wanted)/2 {
 				s.queue.awaitIdle(ctx, outlinePatience)
 			}
 			if ctx.Err() != nil {
@@ -404,7 +412,7 @@ type LastChange struct {
 
 // LastChangeOf returns the version, and the run, that last changed an object of the outline. It returns nil
 // without an error if that version has been removed.
-func (s *Service) LastChangeOf(a *Actor, of *outline.State, o *outline.Object) (c *LastChange, err error) {
+func (s *States) LastChangeOf(a *Actor, of *outline.State, o *outline.Object) (c *LastChange, err error) {
 	since := cmp.Or(o.Since, of.Before)
 	if since == "" {
 		return nil, nil //nolint:nilnil // see the comment of the function
@@ -428,6 +436,6 @@ func (s *Service) LastChangeOf(a *Actor, of *outline.State, o *outline.Object) (
 	if err != nil {
 		return nil, told(err)
 	}
-	c.Who = s.Person(a, strings.TrimSpace(c.Version.CreatedBy))
+	c.Who = s.users.NameOf(a, strings.TrimSpace(c.Version.CreatedBy))
 	return c, nil
 }

@@ -33,16 +33,16 @@ func stateOf(serial int, values ...string) []byte {
 func put(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, serial int,
 	values ...string) *record.StateVersion {
 	t.Helper()
-	if _, err := h.Lock(h.Admin, w.ID, ""); err != nil {
+	if _, err := h.Workspaces.Lock(h.Admin, w.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	text := stateOf(serial, values...)
-	v, err := h.CreateState(h.Admin, w.ID, service.NewState{Serial: uint64(serial), Lineage: "l", //nolint:gosec // small
+	v, err := h.States.Create(h.Admin, w.ID, service.NewState{Serial: uint64(serial), Lineage: "l", //nolint:gosec // small
 		MD5: service.Sum(text), State: text})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Unlock(h.Admin, w.ID); err != nil {
+	if _, err := h.Workspaces.Unlock(h.Admin, w.ID); err != nil {
 		t.Fatal(err)
 	}
 	return v
@@ -53,7 +53,7 @@ func TestVersionsOfAStateAreCompared(t *testing.T) {
 	w := h.NewWorkspace("one")
 	first := put(t, h, w, 1, "a", "b", "c")
 	second := put(t, h, w, 2, "a", "x")
-	got, err := h.StateDifference(h.Admin, first.ID, second.ID)
+	got, err := h.States.Difference(h.Admin, first.ID, second.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestVersionsOfAStateAreCompared(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	other := put(t, h, h.NewWorkspace("two"), 1, "a")
-	if _, err := h.StateDifference(h.Admin, first.ID, other.ID); !errors.Is(err, service.ErrInvalid) {
+	if _, err := h.States.Difference(h.Admin, first.ID, other.ID); !errors.Is(err, service.ErrInvalid) {
 		t.Errorf("versions of two workspaces: %v", err)
 	}
 }
@@ -76,13 +76,13 @@ func TestWhoChangedAnObjectLastIsKnown(t *testing.T) {
 	first := put(t, h, w, 1, "a", "b")
 	second := put(t, h, w, 2, "a", "x")
 	third := put(t, h, w, 3, "a", "x", "new")
-	o, _, err := h.StateOutline(h.Admin, third.ID)
+	o, _, err := h.States.Outline(h.Admin, third.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{first.ID, second.ID, third.ID}
 	for i := range o.Objects {
-		c, err := h.LastChangeOf(h.Admin, o, &o.Objects[i])
+		c, err := h.States.LastChangeOf(h.Admin, o, &o.Objects[i])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestAnOutlineThatWasSupersededStaysOutOfMemory(t *testing.T) {
 	for serial := 2; serial <= 3; serial++ {
 		v := put(t, h, w, serial, "a")
 		for _, id := range []string{v.ID, first.ID} {
-			if _, _, err := h.StateOutline(h.Admin, id); err != nil {
+			if _, _, err := h.States.Outline(h.Admin, id); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -121,14 +121,14 @@ func TestOnlyTheLatestVersionOfAStateIsOutlinedInMemory(t *testing.T) {
 		if first == nil {
 			first = v
 		}
-		if _, _, err := h.StateOutline(h.Admin, v.ID); err != nil {
+		if _, _, err := h.States.Outline(h.Admin, v.ID); err != nil {
 			t.Fatal(err)
 		}
 		if n := h.OutlinedObjects(); n != 3 {
 			t.Errorf("after version %d there are %d objects in memory", serial, n)
 		}
 	}
-	if o, _, err := h.StateOutline(h.Admin, first.ID); err != nil || len(o.Objects) != 3 {
+	if o, _, err := h.States.Outline(h.Admin, first.ID); err != nil || len(o.Objects) != 3 {
 		t.Errorf("an earlier version: %v, %v", o, err)
 	}
 }
@@ -137,11 +137,11 @@ func TestValuesOfUnknownTypesAreHidden(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
 	v := put(t, h, w, 1, "a")
-	o, _, err := h.StateOutline(h.Admin, v.ID)
+	o, _, err := h.States.Outline(h.Admin, v.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, known, err := h.StateObject(h.Admin, v.ID, &o.Objects[0]); err != nil || known ||
+	if got, known, err := h.States.Object(h.Admin, v.ID, &o.Objects[0]); err != nil || known ||
 		strings.Contains(fmt.Sprintf("%v", got), "canary") {
 		t.Errorf("%v %v %v", got, known, err)
 	}
@@ -151,7 +151,7 @@ func TestValuesOfUnknownTypesAreHidden(t *testing.T) {
 				"v":{},"key":{"sensitive":true}}}}}}}}`)}, nil
 	}
 	h.Await(h.NewRun(w, nil).ID, record.Planned)
-	got, known, err := h.StateObject(h.Admin, v.ID, &o.Objects[0])
+	got, known, err := h.States.Object(h.Admin, v.ID, &o.Objects[0])
 	if text := fmt.Sprintf("%v", got); err != nil || !known || strings.Contains(text, "canary") ||
 		!strings.Contains(text, "v:a") {
 		t.Errorf("%v %v %v", got, known, err)
@@ -163,7 +163,7 @@ func TestAnEarlierStateIsRestored(t *testing.T) {
 	w := h.NewWorkspace("one")
 	first := put(t, h, w, 1, "a")
 	put(t, h, w, 2, "b")
-	v, err := h.RestoreState(h.Admin, first.ID)
+	v, err := h.States.Restore(h.Admin, first.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,18 +171,18 @@ func TestAnEarlierStateIsRestored(t *testing.T) {
 	if err != nil || string(text) != string(stateOf(3, "a")) || current.Serial != 3 || current.MD5 != service.Sum(text) {
 		t.Errorf("%s, %+v, %v", text, current, err)
 	}
-	if now, err := h.CurrentState(h.Admin, w.ID); err != nil || now.ID != v.ID {
+	if now, err := h.States.Current(h.Admin, w.ID); err != nil || now.ID != v.ID {
 		t.Errorf("the current version is %+v, %v", now, err)
 	}
-	if _, err := h.RestoreState(h.Admin, v.ID); !errors.Is(err, service.ErrConflict) {
+	if _, err := h.States.Restore(h.Admin, v.ID); !errors.Is(err, service.ErrConflict) {
 		t.Errorf("restoring the current version: %v", err)
 	}
 	r := h.NewRun(w, nil)
 	h.Await(r.ID, record.Planned)
-	if _, err := h.RestoreState(h.Admin, first.ID); !errors.Is(err, service.ErrConflict) {
+	if _, err := h.States.Restore(h.Admin, first.ID); !errors.Is(err, service.ErrConflict) {
 		t.Errorf("restoring a version while a run has locked the workspace: %v", err)
 	}
-	lines, err := h.Audit(h.Admin, 1)
+	lines, err := h.Audit.Latest(h.Admin, 1)
 	if err != nil || lines[0].Action != "state.restore" || !strings.HasPrefix(lines[0].Outcome, "refused") {
 		t.Errorf("%+v, %v", lines, err)
 	}
@@ -193,22 +193,22 @@ func TestAStateIsRestoredOnlyByWhoMayWriteIt(t *testing.T) {
 	w := h.NewWorkspace("one")
 	first := put(t, h, w, 1, "a")
 	put(t, h, w, 2, "b")
-	team, err := h.CreateTeam(h.Admin, record.Team{Organization: "acme", Name: "readers"})
+	team, err := h.Teams.Create(h.Admin, record.Team{Organization: "acme", Name: "readers"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.CreateAccess(h.Admin, record.Access{Team: team.ID, On: w.ID, Role: "read"}); err != nil {
+	if _, err := h.TeamAccess.Create(h.Admin, record.Access{Team: team.ID, On: w.ID, Role: "read"}); err != nil {
 		t.Fatal(err)
 	}
-	token, _, err := h.CreateToken(h.Admin, record.TokenTeam, team.ID, "", time.Time{})
+	token, _, err := h.Tokens.Create(h.Admin, record.TokenTeam, team.ID, "", time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	reader := h.Actor(token)
-	if _, _, err := h.StateOutline(reader, first.ID); err != nil {
+	if _, _, err := h.States.Outline(reader, first.ID); err != nil {
 		t.Errorf("somebody with the role read reads the state: %v", err)
 	}
-	if _, err := h.RestoreState(reader, first.ID); !errors.Is(err, service.ErrForbidden) {
+	if _, err := h.States.Restore(reader, first.ID); !errors.Is(err, service.ErrForbidden) {
 		t.Errorf("somebody with the role read restores a version: %v", err)
 	}
 }

@@ -42,7 +42,7 @@ func (a *Actor) kind() string {
 
 // Lock locks a workspace for the actor: nobody else can change its state, and no run starts. The error is
 // ErrConflict if the workspace is locked already, even by the same actor: a user may work in two terminals.
-func (s *Service) Lock(a *Actor, id, reason string) (v *WorkspaceView, err error) {
+func (s *Workspaces) Lock(a *Actor, id, reason string) (v *WorkspaceView, err error) {
 	return s.changeLock(a, "workspace.lock", id, needLock, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
 		if w.Lock.Held() {
@@ -54,7 +54,7 @@ func (s *Service) Lock(a *Actor, id, reason string) (v *WorkspaceView, err error
 }
 
 // Unlock removes the actor's own lock.
-func (s *Service) Unlock(a *Actor, id string) (v *WorkspaceView, err error) {
+func (s *Workspaces) Unlock(a *Actor, id string) (v *WorkspaceView, err error) {
 	return s.changeLock(a, "workspace.unlock", id, needLock, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
 		switch {
@@ -69,7 +69,7 @@ func (s *Service) Unlock(a *Actor, id string) (v *WorkspaceView, err error) {
 }
 
 // ForceUnlock removes another actor's lock. The lock of a run cannot be removed; cancel the run instead.
-func (s *Service) ForceUnlock(a *Actor, id string) (v *WorkspaceView, err error) {
+func (s *Workspaces) ForceUnlock(a *Actor, id string) (v *WorkspaceView, err error) {
 	return s.changeLock(a, "workspace.force-unlock", id, needAdmin, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
 		switch {
@@ -83,7 +83,7 @@ func (s *Service) ForceUnlock(a *Actor, id string) (v *WorkspaceView, err error)
 	})
 }
 
-func (s *Service) changeLock(a *Actor, action, id string, n need,
+func (s *Workspaces) changeLock(a *Actor, action, id string, n need,
 	change func(*store.Tx, *record.Workspace, record.Permissions) error,
 ) (v *WorkspaceView, err error) {
 	err = s.audited(a, action, id, func(tx *store.Tx) error {
@@ -122,7 +122,7 @@ func (l *Locked) Unwrap() error { return ErrConflict }
 
 // LockForeign locks a workspace for a client of the http backend. A repeated request for the same lock
 // succeeds, because the client may have lost the first response.
-func (s *Service) LockForeign(a *Actor, id string, l ForeignLock) error {
+func (s *Workspaces) LockForeign(a *Actor, id string, l ForeignLock) error {
 	_, err := s.changeLock(a, "state.lock", id, needLock, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
 		switch {
@@ -142,7 +142,7 @@ func (s *Service) LockForeign(a *Actor, id string, l ForeignLock) error {
 
 // UnlockForeign removes a lock of the http backend, whoever holds it: the force-unlock of a client sends only
 // the lock's ID. It succeeds if the workspace is not locked.
-func (s *Service) UnlockForeign(a *Actor, id, lock string) error {
+func (s *Workspaces) UnlockForeign(a *Actor, id, lock string) error {
 	_, err := s.changeLock(a, "state.unlock", id, needLock, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
 		switch {

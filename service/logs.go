@@ -22,37 +22,41 @@ const (
 	logEnd   = "\x03"
 )
 
-// logs holds the logs that are being written. Other logs are opened when they are read.
-type logs struct {
-	store *store.Store
+// Logs are the logs of the phases of runs. Those that are being written are open; others are opened when they are read.
+type Logs struct {
+	*shared
+	queue *queue
+	runs  *Runs
 
 	mu   sync.Mutex // guards open
 	open map[string]*store.Log
 }
 
-func newLogs(s *store.Store) *logs { return &logs{store: s, open: map[string]*store.Log{}} }
+func newLogs(c *shared, q *queue, runs *Runs) *Logs {
+	return &Logs{shared: c, queue: q, runs: runs, open: map[string]*store.Log{}}
+}
 
 // write opens a log for writing. The caller closes it with end.
-func (l *logs) write(name string) (*store.Log, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if log := l.open[name]; log != nil {
+func (s *Logs) write(name string) (*store.Log, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if log := s.open[name]; log != nil {
 		return log, nil
 	}
-	log, err := l.store.OpenLog(name)
+	log, err := s.store.OpenLog(name)
 	if err != nil {
 		return nil, err
 	}
-	l.open[name] = log
+	s.open[name] = log
 	return log, nil
 }
 
 // end makes a log durable and removes it from the open ones. Current readers may continue to read it.
-func (l *logs) end(name string) error {
-	l.mu.Lock()
-	log := l.open[name]
-	delete(l.open, name)
-	l.mu.Unlock()
+func (s *Logs) end(name string) error {
+	s.mu.Lock()
+	log := s.open[name]
+	delete(s.open, name)
+	s.mu.Unlock()
 	if log == nil {
 		return nil
 	}
@@ -60,13 +64,13 @@ func (l *logs) end(name string) error {
 }
 
 // close ends all open logs.
-func (l *logs) close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (s *Logs) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var errs []error
-	for name, log := range l.open {
+	for name, log := range s.open {
 		errs = append(errs, log.Close())
-		delete(l.open, name)
+		delete(s.open, name)
 	}
 	return errors.Join(errs...)
 }
@@ -77,9 +81,9 @@ func logFile(phase string) string { return "logs/" + phase }
 // ended.
 const logTerm = 24 * time.Hour
 
-// LogAddress returns the last element of the URL path at which the log of a phase can be read without a token.
+// Address returns the last element of the URL path at which the log of a phase can be read without a token.
 // It contains the phase, the expiry time in seconds since 1970, and their signature. It changes once an hour.
-func (s *Service) LogAddress(p *record.Phase) string {
+func (s *Logs) Address(p *record.Phase) string {
 	end := s.now().Truncate(time.Hour).Add(time.Hour + logTerm)
 	signed := p.ID + "." + strconv.FormatInt(end.Unix(), 10)
 	return signed + "." + signature(p, signed)
@@ -99,7 +103,7 @@ type followedLog struct {
 }
 
 // logPhase checks a log's address, and returns which one it is.
-func (s *Service) logPhase(address string) (followed followedLog, err error) {
+func (s *Logs) logPhase(address string) (followed followedLog, err error) {
 	unknown := notFound("there is no log at this address, or the address has expired")
 	cut := strings.LastIndexByte(address, '.')
 	if cut < 0 {
@@ -134,18 +138,18 @@ func (s *Service) logPhase(address string) (followed followedLog, err error) {
 	return followed, told(err)
 }
 
-// Log returns up to limit bytes of a phase's log from offset, by its address. If there are none yet, it waits
+// Read returns up to limit bytes of a phase's log from offset, by its address. If there are none yet, it waits
 // until there are some, the log has ended, or ctx ends; in the last two cases the result may be empty.
-func (s *Service) Log(ctx context.Context, address string, offset int64, limit int) ([]byte, error) {
+func (s *Logs) Read(ctx context.Context, address string, offset int64, limit int) ([]byte, error) {
 	f, err := s.logPhase(address)
 	if err != nil {
 		return nil, err
 	}
 	for {
 		begun := s.queue.follow(f.run, f.phase)
-		s.logs.mu.Lock()
-		log := s.logs.open[logFile(f.phase)]
-		s.logs.mu.Unlock()
+		s.mu.Lock()
+		log := s.open[logFile(f.phase)]
+		s.mu.Unlock()
 		if log != nil {
 			return log.ReadAt(ctx, offset, limit)
 		}

@@ -17,8 +17,13 @@ type MembershipView struct {
 	Teams  []string
 }
 
-// Memberships returns the members of an organization, and the invitations.
-func (s *Service) Memberships(a *Actor, organization string) (out []*MembershipView, err error) {
+// Memberships are the members of organizations, and the invitations.
+type Memberships struct {
+	*shared
+}
+
+// List returns the members of an organization, and the invitations.
+func (s *Memberships) List(a *Actor, organization string) (out []*MembershipView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		o, err := a.organization(tx, organization)
 		if err != nil {
@@ -55,8 +60,8 @@ func viewMembership(tx *store.Tx, m *record.Membership) (*MembershipView, error)
 	return v, err
 }
 
-// Membership returns a membership.
-func (s *Service) Membership(a *Actor, id string) (v *MembershipView, err error) {
+// Find returns a membership.
+func (s *Memberships) Find(a *Actor, id string) (v *MembershipView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		m, _, err := a.membership(tx, id)
 		if err == nil {
@@ -89,7 +94,7 @@ func manageMembers(t *record.Team) bool { return t.ManageMembership }
 
 // Invite makes the user with an email address a member of an organization and of the given teams. If no user
 // has the address, the invitation waits until an administrator of the service creates that user.
-func (s *Service) Invite(a *Actor, organization, email string, teamIDs []string) (v *MembershipView, err error) {
+func (s *Memberships) Invite(a *Actor, organization, email string, teamIDs []string) (v *MembershipView, err error) {
 	err = s.audited(a, "membership.create", organization, func(tx *store.Tx) error {
 		o, err := a.organization(tx, organization)
 		if err != nil {
@@ -127,7 +132,7 @@ func (s *Service) Invite(a *Actor, organization, email string, teamIDs []string)
 }
 
 // mayJoin checks that the actor may add somebody to teams of an organization.
-func (s *Service) mayJoin(tx *store.Tx, a *Actor, o *record.Organization, teamIDs []string) error {
+func (s *Memberships) mayJoin(tx *store.Tx, a *Actor, o *record.Organization, teamIDs []string) error {
 	for _, id := range teamIDs {
 		t, err := teams.Get(tx, id)
 		if err != nil || !strings.EqualFold(t.Organization, o.Name) {
@@ -141,7 +146,7 @@ func (s *Service) mayJoin(tx *store.Tx, a *Actor, o *record.Organization, teamID
 }
 
 // join records a membership, and adds its user to the teams of the invitation.
-func (s *Service) join(tx *store.Tx, m *record.Membership) error {
+func (s *Memberships) join(tx *store.Tx, m *record.Membership) error {
 	if m.ID == "" {
 		m.ID, m.CreatedAt = newID("ou"), s.now().UTC()
 	}
@@ -168,7 +173,7 @@ func (s *Service) join(tx *store.Tx, m *record.Membership) error {
 }
 
 // accept turns the invitations for a new user's address into memberships.
-func (s *Service) accept(tx *store.Tx, u *record.User) error {
+func (s *Memberships) accept(tx *store.Tx, u *record.User) error {
 	if u.Email == "" {
 		return nil
 	}
@@ -189,7 +194,7 @@ func (s *Service) accept(tx *store.Tx, u *record.User) error {
 }
 
 // belong makes a user a member of an organization, unless it is one already.
-func (s *Service) belong(tx *store.Tx, organization string, u *record.User) error {
+func (s *Memberships) belong(tx *store.Tx, organization string, u *record.User) error {
 	_, err := memberships.Find(tx, "person", strings.ToLower(organization), u.ID)
 	if !errors.Is(err, store.ErrNotFound) {
 		return err
@@ -198,7 +203,7 @@ func (s *Service) belong(tx *store.Tx, organization string, u *record.User) erro
 }
 
 // Expel ends a membership, and removes the user from the teams of the organization.
-func (s *Service) Expel(a *Actor, id string) error {
+func (s *Memberships) Expel(a *Actor, id string) error {
 	return s.audited(a, "membership.delete", id, func(tx *store.Tx) error {
 		m, o, err := a.membership(tx, id)
 		if err != nil {

@@ -51,7 +51,7 @@ func (q *queue) follow(run, phase string) <-chan struct{} {
 
 // Changed waits until any run has changed after the change with the number since, or ctx ends. It returns the
 // number of the latest change.
-func (s *Service) Changed(ctx context.Context, since uint64) uint64 {
+func (s *Runs) Changed(ctx context.Context, since uint64) uint64 {
 	for {
 		s.queue.mu.Lock()
 		news, count := s.queue.news, s.queue.changes
@@ -90,7 +90,7 @@ func (q *queue) awaitIdle(ctx context.Context, patience time.Duration) {
 }
 
 // Seen records that a client has looked at a run.
-func (s *Service) Seen(id string) {
+func (s *Runs) Seen(id string) {
 	q := s.queue
 	q.mu.Lock()
 	r := q.active[id]

@@ -20,8 +20,16 @@ var destinations = []string{"generic", "slack", "microsoft-teams", DestinationEm
 // maxRecipients is how many users and addresses a notification by mail may list.
 const maxRecipients = 50
 
-// Notifications returns the notification configurations of a workspace. Their tokens are empty.
-func (s *Service) Notifications(a *Actor, workspace string) (out []*record.Notification, err error) {
+// Notifications are the notification configurations of workspaces, and the notifications that wait to be sent.
+type Notifications struct {
+	*shared
+	tokens   *Tokens
+	mail     bool
+	outgoing chan struct{} // contains a value when there are notifications to send
+}
+
+// List returns the notification configurations of a workspace. Their tokens are empty.
+func (s *Notifications) List(a *Actor, workspace string) (out []*record.Notification, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if _, err := a.allowed(tx, workspace, needSee); err != nil {
 			return err
@@ -35,8 +43,8 @@ func (s *Service) Notifications(a *Actor, workspace string) (out []*record.Notif
 	return out, told(err)
 }
 
-// Notification returns a notification configuration without its token.
-func (s *Service) Notification(a *Actor, id string) (n *record.Notification, err error) {
+// Find returns a notification configuration without its token.
+func (s *Notifications) Find(a *Actor, id string) (n *record.Notification, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if n, err = notifications.Get(tx, id); err == nil {
 			_, err = a.allowed(tx, n.Workspace, needSee)
@@ -50,20 +58,20 @@ func (s *Service) Notification(a *Actor, id string) (n *record.Notification, err
 	return n, told(err)
 }
 
-// CreateNotification creates a notification configuration.
-func (s *Service) CreateNotification(a *Actor, n record.Notification) (*record.Notification, error) {
-	return s.storeNotification(a, n.Name, func(*store.Tx) (*record.Notification, error) {
+// Create creates a notification configuration.
+func (s *Notifications) Create(a *Actor, n record.Notification) (*record.Notification, error) {
+	return s.put(a, n.Name, func(*store.Tx) (*record.Notification, error) {
 		n.ID, n.CreatedAt = newID("nc"), s.now().UTC()
 		return &n, nil
 	})
 }
 
-// ChangeNotification changes a notification configuration. change gets the stored one, within the transaction, so that
+// Change changes a notification configuration. change gets the stored one, within the transaction, so that
 // two changes at the same time do not undo each other; it does not see the token, and the present one is kept if it
 // leaves it empty.
-func (s *Service) ChangeNotification(a *Actor, id string, change func(*record.Notification) error) (
+func (s *Notifications) Change(a *Actor, id string, change func(*record.Notification) error) (
 	*record.Notification, error) {
-	return s.storeNotification(a, id, func(tx *store.Tx) (*record.Notification, error) {
+	return s.put(a, id, func(tx *store.Tx) (*record.Notification, error) {
 		n, err := notifications.Get(tx, id)
 		if err != nil {
 			return nil, notFound("there is no notification configuration %q, or you have no access to it", id)
@@ -78,8 +86,8 @@ func (s *Service) ChangeNotification(a *Actor, id string, change func(*record.No
 	})
 }
 
-// storeNotification stores the configuration that make returns, if the actor may change it.
-func (s *Service) storeNotification(a *Actor, object string,
+// put stores the configuration that make returns, if the actor may change it.
+func (s *Notifications) put(a *Actor, object string,
 	make func(*store.Tx) (*record.Notification, error)) (*record.Notification, error) {
 	var out record.Notification
 	err := s.audited(a, "notification.put", object, func(tx *store.Tx) error {
@@ -116,7 +124,7 @@ func (s *Service) storeNotification(a *Actor, object string,
 }
 
 // checkReceivers refuses a configuration whose notifications could not reach anybody.
-func (s *Service) checkReceivers(tx *store.Tx, n *record.Notification) error {
+func (s *Notifications) checkReceivers(tx *store.Tx, n *record.Notification) error {
 	if n.Destination != DestinationEmail {
 		u, err := url.Parse(n.URL)
 		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -127,7 +135,7 @@ func (s *Service) checkReceivers(tx *store.Tx, n *record.Notification) error {
 	}
 	n.URL, n.Token = "", ""
 	switch {
-	case n.Enabled && !s.opts.Mail:
+	case n.Enabled && !s.mail:
 		return invalid("This service has no mail server: set one with serve -smtp, or use another destination type")
 	case len(n.Users)+len(n.Emails) > maxRecipients:
 		return invalid("Users and email addresses must be at most %d", maxRecipients)
@@ -156,8 +164,8 @@ func (s *Service) checkReceivers(tx *store.Tx, n *record.Notification) error {
 	return nil
 }
 
-// DeleteNotification removes a notification configuration.
-func (s *Service) DeleteNotification(a *Actor, id string) error {
+// Delete removes a notification configuration.
+func (s *Notifications) Delete(a *Actor, id string) error {
 	return s.audited(a, "notification.delete", id, func(tx *store.Tx) error {
 		n, err := notifications.Get(tx, id)
 		if err == nil {

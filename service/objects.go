@@ -12,7 +12,7 @@ import (
 
 // ObjectChange is a change of some instances of a state, while runs may change others.
 type ObjectChange struct {
-	// ID identifies the change among the requests for locks, and Who says who makes it. ChangeObjects sets both.
+	// ID identifies the change among the requests for locks, and Who says who makes it. Change sets both.
 	ID, Who string
 	// Operation is the command that makes the change, such as "state-mv".
 	Operation string
@@ -42,11 +42,20 @@ const (
 	MaxChangeWait = 60
 )
 
-// ChangeObjects makes a change of a workspace whose runs lock objects. It returns when the change is a version of the
+// Objects are the instances in a state that clients change one by one, while runs may change others.
+type Objects struct {
+	*shared
+	engine      Engine
+	phases      *phases
+	queue       *queue
+	transitions *transitions
+}
+
+// Change makes a change of a workspace whose runs lock objects. It returns when the change is a version of the
 // state. The error is *Refused if runs have locked the objects, or have changed them since the version that the
 // change was made for; another ErrConflict if the workspace is locked as a whole, or can only be changed as a whole:
 // if its runs do not lock objects, or if it had no runs. If ctx ends, it does not wait for locks any more.
-func (s *Service) ChangeObjects(ctx context.Context, a *Actor, workspace string, c ObjectChange) error {
+func (s *Objects) Change(ctx context.Context, a *Actor, workspace string, c ObjectChange) error {
 	if c.Wait < 0 || c.Wait > MaxChangeWait {
 		return invalid("The wait must be between 0 and %d seconds", MaxChangeWait)
 	}
@@ -65,9 +74,9 @@ func (s *Service) ChangeObjects(ctx context.Context, a *Actor, workspace string,
 	defer stop(nil)
 	s.queue.stoppable(j, stop, leave)
 	said := &limited{most: maxSaid}
-	_, err = s.work(stopping, r, j, said, false, func(job *Job) (any, error) {
+	_, err = s.phases.work(stopping, r, j, said, false, func(job *Job) (any, error) {
 		job.Structured = false
-		job.State = &runState{s: s, run: *r, changer: a.ID()}
+		job.State = &runState{shared: s.shared, outlines: s.phases.outlines, run: *r, changer: a.ID()}
 		job.Waits = func(string, string) {} // the run does not wait
 		return nil, s.engine.ChangeObjects(leaving, job, c)
 	})
@@ -85,7 +94,7 @@ func (s *Service) ChangeObjects(ctx context.Context, a *Actor, workspace string,
 // beginChange checks the rights of the actor, and returns the run whose configuration and variables say how the state
 // is encrypted. From then on the workspace cannot be locked as a whole, and Stop of the service waits for the job.
 // The caller calls jobs.Done, release and endChange.
-func (s *Service) beginChange(a *Actor, workspace string, c ObjectChange, j *job) (r *record.Run, err error) {
+func (s *Objects) beginChange(a *Actor, workspace string, c ObjectChange, j *job) (r *record.Run, err error) {
 	q := s.queue
 	taken := ""
 	err = s.audited(a, "state.change-objects", workspace, func(tx *store.Tx) error {
@@ -131,7 +140,7 @@ func (s *Service) beginChange(a *Actor, workspace string, c ObjectChange, j *job
 
 // endChange releases the lock of the workspace, unless runs or other changes are in progress. If the service ends
 // before, its next start does so.
-func (s *Service) endChange(workspace string) error {
+func (s *Objects) endChange(workspace string) error {
 	s.queue.changeEnded(workspace)
 	err := s.store.Update(func(tx *store.Tx) error {
 		w, err := workspaces.Get(tx, workspace)
@@ -145,7 +154,7 @@ func (s *Service) endChange(workspace string) error {
 		if err != nil || r.Status.Holds() && holds(r) {
 			return err
 		}
-		if w.Lock, err = s.lockOfOthers(tx, w, r); err != nil {
+		if w.Lock, err = s.transitions.lockOfOthers(tx, w, r); err != nil {
 			return err
 		}
 		s.tellAfter(tx, w)

@@ -15,7 +15,7 @@ import (
 func sharedWorkspace(t *testing.T, h *servicetest.Harness) *service.WorkspaceView {
 	t.Helper()
 	yes, w := true, h.NewWorkspace("one")
-	if _, err := h.ChangeWorkspace(h.Admin, w.ID, service.WorkspaceSettings{ObjectLocks: &yes}); err != nil {
+	if _, err := h.Workspaces.Change(h.Admin, w.ID, service.WorkspaceSettings{ObjectLocks: &yes}); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -47,26 +47,26 @@ func TestAWorkspaceCannotBeLockedWhileObjectsOfItsStateAreChanged(t *testing.T) 
 	h.Engine.Mu.Unlock()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- h.ChangeObjects(context.Background(), h.Admin, w.ID, service.ObjectChange{Operation: "state-rm"})
+		ended <- h.Objects.Change(context.Background(), h.Admin, w.ID, service.ObjectChange{Operation: "state-rm"})
 	}()
 	<-changing
 	close(apply)
 	h.Await(r.ID, record.Applied)
-	if _, err := h.Lock(h.Admin, w.ID, ""); !errors.Is(err, service.ErrConflict) {
+	if _, err := h.Workspaces.Lock(h.Admin, w.ID, ""); !errors.Is(err, service.ErrConflict) {
 		t.Errorf("locking the workspace meanwhile: %v", err)
 	}
 	close(change)
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	v, err := h.CurrentState(h.Admin, w.ID)
+	v, err := h.States.Current(h.Admin, w.ID)
 	if err != nil || v.Serial != 7 || v.Run != "" || v.CreatedBy != h.Admin.ID() {
 		t.Errorf("%+v, %v", v, err)
 	}
-	if _, err := h.Lock(h.Admin, w.ID, "maintenance"); err != nil {
+	if _, err := h.Workspaces.Lock(h.Admin, w.ID, "maintenance"); err != nil {
 		t.Errorf("locking the workspace afterwards: %v", err)
 	}
-	err = h.ChangeObjects(t.Context(), h.Admin, w.ID, service.ObjectChange{})
+	err = h.Objects.Change(t.Context(), h.Admin, w.ID, service.ObjectChange{})
 	if !errors.Is(err, service.ErrConflict) || !strings.Contains(err.Error(), "maintenance") {
 		t.Errorf("a change of a locked workspace: %v", err)
 	}
@@ -78,7 +78,7 @@ func TestObjectsAreChangedOnlyWhereRunsLockThemAndByThoseWhoMay(t *testing.T) {
 	w := sharedWorkspace(t, h)
 	refused := func(of string, text string, c service.ObjectChange) {
 		t.Helper()
-		err := h.ChangeObjects(t.Context(), h.Admin, of, c)
+		err := h.Objects.Change(t.Context(), h.Admin, of, c)
 		if err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%v, not %q", err, text)
 		}
@@ -88,7 +88,7 @@ func TestObjectsAreChangedOnlyWhereRunsLockThemAndByThoseWhoMay(t *testing.T) {
 	refused(w.ID, "between 0 and 60", service.ObjectChange{Wait: 61})
 	h.Await(h.NewRun(w, func(r *record.Run) { r.AutoApply = true }).ID, record.Applied)
 	for role, allowed := range map[string]bool{"read": false, "plan": false, "write": true} {
-		err := h.ChangeObjects(t.Context(), member(t, h, "the-"+role, role, w.ID), w.ID, service.ObjectChange{})
+		err := h.Objects.Change(t.Context(), member(t, h, "the-"+role, role, w.ID), w.ID, service.ObjectChange{})
 		if allowed != (err == nil) || !allowed && !errors.Is(err, service.ErrForbidden) {
 			t.Errorf("%s: %v", role, err)
 		}
@@ -103,7 +103,7 @@ func TestObjectsAreChangedOnlyWhereRunsLockThemAndByThoseWhoMay(t *testing.T) {
 	}
 	refused(w.ID, "Error: Broken", service.ObjectChange{})
 	// No lock remains.
-	if _, err := h.Lock(h.Admin, w.ID, ""); err != nil {
+	if _, err := h.Workspaces.Lock(h.Admin, w.ID, ""); err != nil {
 		t.Error(err)
 	}
 }

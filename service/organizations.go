@@ -8,14 +8,22 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Organization returns an organization.
-func (s *Service) Organization(a *Actor, name string) (o *record.Organization, err error) {
+// Organizations are the organizations of the service.
+type Organizations struct {
+	*shared
+	memberships  *Memberships
+	teams        *Teams
+	variableSets *VariableSets
+}
+
+// Find returns an organization.
+func (s *Organizations) Find(a *Actor, name string) (o *record.Organization, err error) {
 	err = s.store.View(func(tx *store.Tx) error { o, err = a.organization(tx, name); return err })
 	return o, told(err)
 }
 
-// Organizations returns the organizations that the actor may know of.
-func (s *Service) Organizations(a *Actor) (out []*record.Organization, err error) {
+// List returns the organizations that the actor may know of.
+func (s *Organizations) List(a *Actor) (out []*record.Organization, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		for o, err := range organizations.All(tx) {
 			if err != nil {
@@ -30,9 +38,9 @@ func (s *Service) Organizations(a *Actor) (out []*record.Organization, err error
 	return out, told(err)
 }
 
-// CreateOrganization creates an organization, its team of owners, of which the actor becomes a member, and its
+// Create creates an organization, its team of owners, of which the actor becomes a member, and its
 // default project.
-func (s *Service) CreateOrganization(a *Actor, name, email string) (o *record.Organization, err error) {
+func (s *Organizations) Create(a *Actor, name, email string) (o *record.Organization, err error) {
 	if a.User == nil || !a.admin() {
 		return nil, forbidden("only administrators of the service may create organizations")
 	}
@@ -58,7 +66,7 @@ func (s *Service) CreateOrganization(a *Actor, name, email string) (o *record.Or
 		if err := teams.Put(tx, t); err != nil {
 			return err
 		}
-		if err := s.belong(tx, name, a.User); err != nil {
+		if err := s.memberships.belong(tx, name, a.User); err != nil {
 			return err
 		}
 		return projects.Put(tx, p)
@@ -74,9 +82,9 @@ type OrganizationSettings struct {
 	Others map[string]bool
 }
 
-// ChangeOrganization changes the settings of an organization. A new default execution mode applies to the
+// Change changes the settings of an organization. A new default execution mode applies to the
 // workspaces that have none of their own.
-func (s *Service) ChangeOrganization(a *Actor, name string, c OrganizationSettings) (o *record.Organization,
+func (s *Organizations) Change(a *Actor, name string, c OrganizationSettings) (o *record.Organization,
 	err error) {
 	err = s.audited(a, "organization.change", name, func(tx *store.Tx) error {
 		if o, err = a.organization(tx, name); err != nil {
@@ -125,8 +133,8 @@ func inherit(tx *store.Tx, o *record.Organization) error {
 	return nil
 }
 
-// DeleteOrganization removes an organization that has no workspaces.
-func (s *Service) DeleteOrganization(a *Actor, name string) error {
+// Delete removes an organization that has no workspaces.
+func (s *Organizations) Delete(a *Actor, name string) error {
 	return s.audited(a, "organization.delete", name, func(tx *store.Tx) error {
 		o, err := a.organization(tx, name)
 		if err != nil {
@@ -145,12 +153,12 @@ func (s *Service) DeleteOrganization(a *Actor, name string) error {
 			}
 		}
 		for _, id := range teams.List(tx, "organization", key) {
-			if err := s.dropTeam(tx, id); err != nil {
+			if err := s.teams.drop(tx, id); err != nil {
 				return err
 			}
 		}
 		for _, id := range variableSets.List(tx, "organization", key) {
-			if err := s.dropSet(tx, id); err != nil {
+			if err := s.variableSets.drop(tx, id); err != nil {
 				return err
 			}
 		}
@@ -168,8 +176,13 @@ func (s *Service) DeleteOrganization(a *Actor, name string) error {
 	})
 }
 
-// Projects returns the projects of an organization, or those with the given names.
-func (s *Service) Projects(a *Actor, organization string, names ...string) (out []*record.Project, err error) {
+// Projects group the workspaces of an organization.
+type Projects struct {
+	*shared
+}
+
+// List returns the projects of an organization, or those with the given names.
+func (s *Projects) List(a *Actor, organization string, names ...string) (out []*record.Project, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		o, err := a.organization(tx, organization)
 		if err != nil {
@@ -199,8 +212,8 @@ func containsFold(names []string, name string) bool {
 	return false
 }
 
-// Project returns a project.
-func (s *Service) Project(a *Actor, id string) (p *record.Project, err error) {
+// Find returns a project.
+func (s *Projects) Find(a *Actor, id string) (p *record.Project, err error) {
 	err = s.store.View(func(tx *store.Tx) error { p, _, err = a.project(tx, id); return err })
 	return p, told(err)
 }
@@ -241,9 +254,9 @@ func (a *Actor) project(tx *store.Tx, id string) (*record.Project, *record.Organ
 	return nil, nil, notFound("there is no project %q, or you have no access to it", id)
 }
 
-// CreateProject creates a project.
-func (s *Service) CreateProject(a *Actor, p record.Project) (*record.Project, error) {
-	return s.storeProject(a, p.Name, func(tx *store.Tx) (*record.Project, bool, error) {
+// Create creates a project.
+func (s *Projects) Create(a *Actor, p record.Project) (*record.Project, error) {
+	return s.put(a, p.Name, func(tx *store.Tx) (*record.Project, bool, error) {
 		o, err := a.organization(tx, p.Organization)
 		if err != nil {
 			return nil, false, err
@@ -253,10 +266,10 @@ func (s *Service) CreateProject(a *Actor, p record.Project) (*record.Project, er
 	})
 }
 
-// ChangeProject changes the name, the description and the tags of a project. change gets the stored project, within
+// Change changes the name, the description and the tags of a project. change gets the stored project, within
 // the transaction, so that two changes at the same time do not undo each other.
-func (s *Service) ChangeProject(a *Actor, id string, change func(*record.Project) error) (*record.Project, error) {
-	return s.storeProject(a, id, func(tx *store.Tx) (*record.Project, bool, error) {
+func (s *Projects) Change(a *Actor, id string, change func(*record.Project) error) (*record.Project, error) {
+	return s.put(a, id, func(tx *store.Tx) (*record.Project, bool, error) {
 		p, o, err := a.project(tx, id)
 		if err != nil {
 			return nil, false, err
@@ -270,8 +283,8 @@ func (s *Service) ChangeProject(a *Actor, id string, change func(*record.Project
 	})
 }
 
-// storeProject stores the project that make returns, if the actor may change it.
-func (s *Service) storeProject(a *Actor, object string, make func(*store.Tx) (p *record.Project, may bool, err error),
+// put stores the project that make returns, if the actor may change it.
+func (s *Projects) put(a *Actor, object string, make func(*store.Tx) (p *record.Project, may bool, err error),
 ) (p *record.Project, err error) {
 	err = s.audited(a, "project.put", object, func(tx *store.Tx) error {
 		var may bool
@@ -295,8 +308,8 @@ func (s *Service) storeProject(a *Actor, object string, make func(*store.Tx) (p 
 	return p, err
 }
 
-// DeleteProject removes a project that has no workspaces.
-func (s *Service) DeleteProject(a *Actor, id string) error {
+// Delete removes a project that has no workspaces.
+func (s *Projects) Delete(a *Actor, id string) error {
 	return s.audited(a, "project.delete", id, func(tx *store.Tx) error {
 		p, o, err := a.project(tx, id)
 		if err != nil {

@@ -46,7 +46,7 @@ type Overview struct {
 
 // Overviews returns the workspaces of an organization that the actor may see and that match the filter. The
 // ones that need a person come first; the others are sorted by name.
-func (s *Service) Overviews(a *Actor, organization string, f WorkspaceFilter) (out []*Overview, err error) {
+func (s *Workspaces) Overviews(a *Actor, organization string, f WorkspaceFilter) (out []*Overview, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		o, err := a.organization(tx, organization)
 		if err != nil {
@@ -80,7 +80,7 @@ func (s *Service) Overviews(a *Actor, organization string, f WorkspaceFilter) (o
 }
 
 // OverviewOf returns the overview of one workspace.
-func (s *Service) OverviewOf(a *Actor, id string) (v *Overview, err error) {
+func (s *Workspaces) OverviewOf(a *Actor, id string) (v *Overview, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		w, p, err := a.workspace(tx, id)
 		if err == nil {
@@ -146,19 +146,19 @@ func attentionOf(r *record.Run, w *record.Workspace) Attention {
 	return NoAttention
 }
 
-// Person returns the name of a user if the actor and the user are in the same organization, and the ID
+// NameOf returns the name of a user if the actor and the user are in the same organization, and the ID
 // otherwise.
-func (s *Service) Person(a *Actor, id string) string {
+func (s *Users) NameOf(a *Actor, id string) string {
 	if id == "" {
 		return "the service"
 	}
-	if u, err := s.User(a, id); err == nil {
+	if u, err := s.Find(a, id); err == nil {
 		return u.Name
 	}
 	return id
 }
 
 // IssueSession makes a token for a user who has logged in to the web pages. It expires after some hours.
-func (s *Service) IssueSession(user, from string) (string, error) {
+func (s *Logins) IssueSession(user, from string) (string, error) {
 	return s.issue(user, from, "pages", sessionTerm)
 }

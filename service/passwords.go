@@ -16,7 +16,7 @@ const (
 )
 
 // SetPassword sets the password of a user. Users may set their own; administrators may set that of anybody.
-func (s *Service) SetPassword(a *Actor, user, password string) error {
+func (s *Users) SetPassword(a *Actor, user, password string) error {
 	if len(password) < 12 || len(password) > 72 {
 		return invalid("A password must have between 12 and 72 bytes")
 	}
@@ -43,7 +43,7 @@ var nobody = []byte("$2a$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhW
 
 // LogIn returns the ID of the user whose name and password, or whose name and token, these are. The error is
 // ErrUnauthorized if they are wrong.
-func (s *Service) LogIn(name, password, from string) (id string, err error) {
+func (s *Logins) LogIn(name, password, from string) (id string, err error) {
 	no := &problem{ErrUnauthorized, "wrong user name or password"}
 	var u *record.User
 	err = s.store.View(func(tx *store.Tx) error { u, err = users.Find(tx, "name", name); return err })
@@ -54,20 +54,20 @@ func (s *Service) LogIn(name, password, from string) (id string, err error) {
 	if u.Password != nil && !u.Disabled && bcrypt.CompareHashAndPassword(u.Password, []byte(password)) == nil {
 		return u.ID, nil
 	}
-	if a, err := s.Authenticate(password, from); err == nil && a.User != nil && a.User.ID == u.ID {
+	if a, err := s.tokens.Authenticate(password, from); err == nil && a.User != nil && a.User.ID == u.ID {
 		return u.ID, nil
 	}
 	return "", no
 }
 
 // IssueLogin makes a token for a user who has logged in with the command line, from an address.
-func (s *Service) IssueLogin(user, from string) (string, error) {
+func (s *Logins) IssueLogin(user, from string) (string, error) {
 	return s.issue(user, from, "login", loginTerm)
 }
 
 // issue makes a token for a user who has logged in. The description is shown with the token; term is how long
 // it is valid.
-func (s *Service) issue(user, from, description string, term time.Duration) (string, error) {
+func (s *Logins) issue(user, from, description string, term time.Duration) (string, error) {
 	token, now := newToken(), s.now().UTC()
 	kept := &record.Token{
 		ID: newID("at"), Hash: Hash(token), Kind: record.TokenUser, Owner: user, Description: description,

@@ -23,8 +23,8 @@ type ProjectPermissions struct {
 	Update, Delete, CreateWorkspaces, ManageTeams bool
 }
 
-// ProjectPermissions returns the rights of the actor in a project itself.
-func (s *Service) ProjectPermissions(a *Actor, p *record.Project) (out ProjectPermissions, err error) {
+// Permissions returns the rights of the actor in a project itself.
+func (s *Projects) Permissions(a *Actor, p *record.Project) (out ProjectPermissions, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		o, err := a.organization(tx, p.Organization)
 		if err != nil {

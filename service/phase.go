@@ -51,7 +51,7 @@ func (q *queue) begin(ctx context.Context, r *record.Run, resumed bool) {
 // canceled reports whether the cancellation of a run was requested. It returns false for a run that cannot be
 // read.
 func (q *queue) canceled(id string) (yes bool) {
-	err := q.s.store.View(func(tx *store.Tx) error {
+	err := q.store.View(func(tx *store.Tx) error {
 		r, err := runs.Get(tx, id)
 		yes = err == nil && !r.CancelAsked.IsZero()
 		return err
@@ -62,12 +62,11 @@ func (q *queue) canceled(id string) (yes bool) {
 // carryOut carries out a phase, and records its outcome. If the outcome cannot be recorded, the next start of
 // the service retries.
 func (q *queue) carryOut(leaving, stopping context.Context, r *record.Run, j *job, resumed bool) {
-	s := q.s
 	phase := r.Plan.ID
 	if r.Status == record.Applying {
 		phase = r.Apply.ID
 	}
-	refused := s.store.Refused()
+	refused := q.store.Refused()
 	results, log, err := q.attempt(leaving, stopping, r, j, phase, resumed)
 	again := false
 	if err != nil && !errors.Is(err, ErrStopped) {
@@ -95,7 +94,6 @@ func (q *queue) carryOut(leaving, stopping context.Context, r *record.Run, j *jo
 // attempt carries out a phase once. The log is nil if it cannot be written.
 func (q *queue) attempt(leaving, stopping context.Context, r *record.Run, j *job, phase string, resumed bool) (any,
 	io.Writer, error) {
-	s := q.s
 	log, begun, err := q.openLog(r, phase)
 	if log == nil {
 		return nil, nil, err
@@ -110,7 +108,7 @@ func (q *queue) attempt(leaving, stopping context.Context, r *record.Run, j *job
 	if r.Status == record.Planning && r.Deaths >= maxDeaths {
 		return nil, log, errDeadly
 	}
-	results, err := s.runPhase(leaving, stopping, r, j, log, resumed)
+	results, err := q.phases.runPhase(leaving, stopping, r, j, log, resumed)
 	return results, log, errors.Join(err, log.Flush())
 }
 
@@ -147,16 +145,28 @@ func unmarked(err error) string {
 	return strings.NewReplacer(logBegin, "", logEnd, "").Replace(err.Error())
 }
 
+// phases has the engine carry out the phases of runs.
+type phases struct {
+	*shared
+	identity  *Identity
+	timelines *Timelines
+	tokens    *Tokens
+	host      string
+	outlines  *outlines
+	engine    Engine
+	queue     *queue
+}
+
 // runPhase makes the engine execute a phase, and stores the files that it returns.
-func (s *Service) runPhase(leaving, stopping context.Context, r *record.Run, j *job, log io.Writer,
+func (s *phases) runPhase(leaving, stopping context.Context, r *record.Run, j *job, log io.Writer,
 	resumed bool) (results any, err error) {
 	return s.work(stopping, r, j, log, resumed, func(job *Job) (any, error) {
-		open := s.openTimeline(r)
+		open := s.timelines.begin(r)
 		job.Watched = func(b *timeline.Recorder, engine string) {
 			b.Clean(job.masked)
 			open(b, engine)
 		}
-		defer s.closeTimeline(r)
+		defer s.timelines.end(r)
 		if r.Status == record.Applying {
 			if job.Plan, err = s.store.ReadAll(planFile(r)); err != nil {
 				return nil, err
@@ -183,7 +193,7 @@ func (s *Service) runPhase(leaving, stopping context.Context, r *record.Run, j *
 			if s.queue.plansWait() {
 				return nil // no outline now, because users wait; it is made when it is requested
 			}
-			_, err := s.planOutline(r)
+			_, err := s.outlines.planOutline(r)
 			return err
 		})
 		return planned, nil
@@ -191,7 +201,7 @@ func (s *Service) runPhase(leaving, stopping context.Context, r *record.Run, j *
 }
 
 // work calls fn with the job that the engine needs for a phase. A panic in fn ends this phase only.
-func (s *Service) work(stopping context.Context, r *record.Run, j *job, log io.Writer, resumed bool,
+func (s *phases) work(stopping context.Context, r *record.Run, j *job, log io.Writer, resumed bool,
 	fn func(*Job) (any, error)) (results any, err error) {
 	defer func() {
 		if bug := recover(); bug != nil {
@@ -200,8 +210,8 @@ func (s *Service) work(stopping context.Context, r *record.Run, j *job, log io.W
 			results, err = nil, fmt.Errorf("this is a bug in Millipede: %v", bug)
 		}
 	}()
-	token := s.makeRunToken(r)
-	defer s.revokeRunToken(token)
+	token := s.tokens.makeRunToken(r)
+	defer s.tokens.revokeRunToken(token)
 	job, err := s.job(stopping, r, token, log, resumed)
 	if err != nil {
 		return nil, err
@@ -219,7 +229,7 @@ func (s *Service) work(stopping context.Context, r *record.Run, j *job, log io.W
 
 // applies reports whether a run is applying, or will continue to apply. It returns true if the run cannot be
 // read.
-func (s *Service) applies(id string) (yes bool) {
+func (s *phases) applies(id string) (yes bool) {
 	err := s.store.View(func(tx *store.Tx) error {
 		r, err := runs.Get(tx, id)
 		if errors.Is(err, store.ErrNotFound) {
@@ -258,7 +268,7 @@ func (q *queue) waitsFor(id, kind, on, text string) {
 	default:
 		since := j.waits.Since
 		if since.IsZero() {
-			since = q.s.now().UTC()
+			since = q.now().UTC()
 		}
 		j.waits = Wait{Kind: kind, On: on, Since: since, Text: text}
 	}
@@ -311,10 +321,11 @@ func applyResults(r *ApplyResult, err error) (any, error) {
 }
 
 // job builds the engine's job for a phase. The programs of the run get the token.
-func (s *Service) job(stopping context.Context, r *record.Run, token string, log io.Writer, resumed bool) (*Job,
+func (s *phases) job(stopping context.Context, r *record.Run, token string, log io.Writer, resumed bool) (*Job,
 	error) {
 	j := &Job{
-		Run: *r, Stopping: stopping, Log: log, Resumed: resumed, State: &runState{s: s, run: *r},
+		Run: *r, Stopping: stopping, Log: log, Resumed: resumed,
+		State: &runState{shared: s.shared, outlines: s.outlines, run: *r},
 		Data:  s.dataDir(r.Workspace),
 		Alive: s.applies, Waits: func(run, text string) { s.queue.waitsForObjects(r.ID, run, text) },
 	}
@@ -333,8 +344,8 @@ func (s *Service) job(stopping context.Context, r *record.Run, token string, log
 		}
 		// A token among the variables of the workspace takes precedence.
 		j.Variables, j.Environment = g.values, append([]string{"ATLAS_TOKEN=" + token}, g.environ...)
-		if s.opts.Host != "" {
-			j.Environment = append([]string{TokenVariable(s.opts.Host) + "=" + token}, j.Environment...)
+		if s.host != "" {
+			j.Environment = append([]string{TokenVariable(s.host) + "=" + token}, j.Environment...)
 		}
 		secrets = append(g.secrets, token)
 		return nil
@@ -352,7 +363,7 @@ func (s *Service) job(stopping context.Context, r *record.Run, token string, log
 	if j.Scratch, err = os.MkdirTemp(runsDir, r.ID+"-"); err != nil {
 		return nil, err
 	}
-	p := s.proofsOf(r, &j.Workspace, j.Environment, j.Scratch)
+	p := s.identity.proofsOf(r, &j.Workspace, j.Environment, j.Scratch)
 	proved, err := p.issue()
 	if err == nil {
 		err = p.write(proved)
@@ -375,7 +386,7 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error, again 
 	q.mu.Unlock()
 	ended := false
 	for {
-		err := q.s.store.Update(func(tx *store.Tx) error {
+		err := q.store.Update(func(tx *store.Tx) error {
 			ended = false
 			now, err := runs.Get(tx, r.ID)
 			if errors.Is(err, store.ErrNotFound) {
@@ -414,7 +425,7 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error, again 
 				kind, outcome = came(now, results)
 			}
 			ended = kind != record.EventPlanAgain
-			if err := q.s.enter(tx, now, kind, outcome, ""); err != nil || left || r.PlanOnly ||
+			if err := q.transitions.enter(tx, now, kind, outcome, ""); err != nil || left || r.PlanOnly ||
 				r.SavePlan && r.Status == record.Planning {
 				return err
 			}
@@ -425,7 +436,7 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error, again 
 			had := len(w.Doubts)
 			j.doubts.noteIn(w, now)
 			if had == 0 && len(w.Doubts) > 0 {
-				if err := q.s.notify(tx, now, triggerDoubt, "Operations In Doubt", ""); err != nil {
+				if err := q.notifications.notify(tx, now, triggerDoubt, "Operations In Doubt", ""); err != nil {
 					return err
 				}
 			}
@@ -434,7 +445,7 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error, again 
 		if err == nil {
 			return ended
 		}
-		q.s.log.Error("cannot record the outcome of a run; will retry", "run", r.ID, "error", err)
+		q.log.Error("cannot record the outcome of a run; will retry", "run", r.ID, "error", err)
 		if halted || !q.pause() {
 			return false
 		}

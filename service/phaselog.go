@@ -12,15 +12,14 @@ import (
 // openLog opens the log of a phase, and writes its first lines if it has none. begun says that it had some. The log is
 // nil if it cannot be opened.
 func (q *queue) openLog(r *record.Run, phase string) (log *bufferedLog, begun bool, err error) {
-	s := q.s
-	file, err := s.logs.write(logFile(phase))
+	file, err := q.logs.write(logFile(phase))
 	if err != nil {
-		s.log.Error("cannot write the log of a run", "run", r.ID, "error", err)
+		q.log.Error("cannot write the log of a run", "run", r.ID, "error", err)
 		return nil, false, err
 	}
 	log, begun = &bufferedLog{log: file}, file.Size() > 0
 	if !begun {
-		_, err = fmt.Fprintf(log, "%sMillipede %s\non %s_%s\n", preface(r.ID), s.opts.Version, runtime.GOOS, runtime.GOARCH)
+		_, err = fmt.Fprintf(log, "%sMillipede %s\non %s_%s\n", preface(r.ID), q.version, runtime.GOOS, runtime.GOARCH)
 	}
 	q.begun(r.ID)
 	return log, begun, err
@@ -46,7 +45,7 @@ func beforeBegin(run string, over bool, offset int64, limit int) []byte {
 // endLog marks the end of the log of a phase, and makes the log durable.
 func (q *queue) endLog(r *record.Run, phase string, log io.Writer) {
 	_, err := io.WriteString(log, logEnd)
-	if err = errors.Join(err, q.s.logs.end(logFile(phase))); err != nil {
-		q.s.log.Error("cannot close the log of a run", "run", r.ID, "error", err)
+	if err = errors.Join(err, q.logs.end(logFile(phase))); err != nil {
+		q.log.Error("cannot close the log of a run", "run", r.ID, "error", err)
 	}
 }

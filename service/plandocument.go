@@ -5,16 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// PlanJSON returns the JSON document of a plan. The error is ErrNotFound if there is none; ready is false if
+// Plans are the plans of runs, for people and programs.
+type Plans struct {
+	*shared
+	runs      *Runs
+	outlines  *outlines
+	documents sync.Mutex // held while the document of a plan is made, because these documents are large
+	engine    Engine
+}
+
+// JSON returns the JSON document of a plan. The error is ErrNotFound if there is none; ready is false if
 // there is none yet.
-func (s *Service) PlanJSON(ctx context.Context, a *Actor, phase string, redacted bool) (data []byte, ready bool,
+func (s *Plans) JSON(ctx context.Context, a *Actor, phase string, redacted bool) (data []byte, ready bool,
 	err error) {
-	v, err := s.RunOfPhase(a, phase)
+	v, err := s.runs.OfPhase(a, phase)
 	if err != nil {
 		return nil, false, err
 	}
@@ -27,19 +37,19 @@ func (s *Service) PlanJSON(ctx context.Context, a *Actor, phase string, redacted
 	case !needReadState.has(v.Permissions):
 		return nil, true, notFound("there is no such document, or you have no access to it")
 	default:
-		data, err = s.wholePlanJSON(ctx, &v.Run)
+		data, err = s.wholeJSON(ctx, &v.Run)
 	}
 	return data, true, told(err)
 }
 
 // dataDir returns the directory in which the engine keeps the state of a workspace.
-func (s *Service) dataDir(workspace string) string {
+func (s *shared) dataDir(workspace string) string {
 	return filepath.Join(s.store.Dir(), "workspaces", workspace)
 }
 
-// wholePlanJSON returns the complete JSON document of a plan. The document is made at the first request, not by
+// wholeJSON returns the complete JSON document of a plan. The document is made at the first request, not by
 // the run, because it is as large as the state and rarely requested.
-func (s *Service) wholePlanJSON(ctx context.Context, r *record.Run) ([]byte, error) {
+func (s *Plans) wholeJSON(ctx context.Context, r *record.Run) ([]byte, error) {
 	s.documents.Lock()
 	defer s.documents.Unlock()
 	data, missing := s.store.ReadAll(planJSONFile(r))

@@ -20,7 +20,15 @@ const (
 
 // queue advances runs: after every change it determines the due steps, and has the engine carry out phases.
 type queue struct {
-	s       *Service
+	*shared
+	logs          *Logs
+	notifications *Notifications
+	phases        *phases
+	transitions   *transitions
+	// plans and applies bound the number of phases that are executed at the same time.
+	plans, applies int
+	version        string
+
 	wakeups chan struct{}
 	jobs    sync.WaitGroup // the goroutines that carry out phases
 	halted  chan struct{}  // closed when the service shuts down
@@ -55,13 +63,12 @@ type job struct {
 	waits     Wait // what it waits for; the zero value is nothing
 }
 
-func newQueue(s *Service) *queue {
+func newQueue(c *shared, plans, applies int) *queue {
 	return &queue{
-		s: s, wakeups: make(chan struct{}, 1), active: map[string]*record.Run{}, running: map[string]*job{},
-		changing: map[string]int{},
-		repeated: map[string]int{},
-		served:   map[string]time.Time{}, seen: map[string]clientReads{}, news: make(chan struct{}),
-		halted: make(chan struct{}), followed: map[string]chan struct{}{},
+		shared: c, plans: plans, applies: applies, wakeups: make(chan struct{}, 1), halted: make(chan struct{}),
+		active: map[string]*record.Run{}, running: map[string]*job{}, changing: map[string]int{},
+		repeated: map[string]int{}, served: map[string]time.Time{}, seen: map[string]clientReads{},
+		news: make(chan struct{}), followed: map[string]chan struct{}{},
 	}
 }
 
@@ -78,7 +85,7 @@ func (q *queue) wake() {
 func (q *queue) changed(id string) {
 	q.mu.Lock()
 	var r *record.Run
-	err := q.s.store.View(func(tx *store.Tx) (err error) { // under q.mu: copies must be updated in order
+	err := q.store.View(func(tx *store.Tx) (err error) { // under q.mu: copies must be updated in order
 		r, err = runs.Get(tx, id)
 		return err
 	})
@@ -95,7 +102,7 @@ func (q *queue) changed(id string) {
 	q.notifyChanged(id)
 	q.mu.Unlock()
 	if err == nil {
-		q.s.tell(r)
+		q.tell(r)
 	}
 	q.wake()
 }
@@ -117,14 +124,14 @@ func (q *queue) rereadRuns(ctx context.Context) (time.Time, error) {
 		q.mu.Lock()
 		unsure, changes, soonest := q.unsure, q.changes, q.reread
 		q.mu.Unlock()
-		now := q.s.now()
+		now := q.now()
 		switch {
 		case !unsure:
 			return time.Time{}, nil
 		case now.Before(soonest):
 			return soonest, nil
 		}
-		all, err := q.s.activeRuns()
+		all, err := q.activeRuns()
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -201,11 +208,11 @@ func (q *queue) run(ctx context.Context) error {
 		}
 		next, err := q.advance(phases)
 		if err != nil {
-			q.s.log.Error("the run queue cannot proceed; will retry", "error", err)
-			next = q.s.now().Add(time.Second)
+			q.log.Error("the run queue cannot proceed; will retry", "error", err)
+			next = q.now().Add(time.Second)
 		}
 		if !next.IsZero() {
-			timer.Reset(max(0, next.Sub(q.s.now())))
+			timer.Reset(max(0, next.Sub(q.now())))
 		}
 	}
 }

@@ -16,11 +16,11 @@ func (s *Service) recover() error {
 	if err := s.endRestored(); err != nil {
 		return err
 	}
-	all, err := s.activeRuns()
+	all, err := s.queue.activeRuns()
 	if err != nil {
 		return err
 	}
-	if err := s.takeTurns(all); err != nil {
+	if err := s.queue.takeTurns(all); err != nil {
 		return err
 	}
 	for _, r := range all {
@@ -38,7 +38,7 @@ func (s *Service) recover() error {
 				r.Deaths++ // durable before the plan begins again: it may be what the service dies of
 			}
 			r.Suspended = false
-			return s.enter(tx, r, record.EventPlanAgain, 0, "")
+			return s.transitions.enter(tx, r, record.EventPlanAgain, 0, "")
 		})
 		if err != nil {
 			return err
@@ -51,10 +51,10 @@ func (s *Service) recover() error {
 const lastTurns = 10
 
 // takeTurns determines the time of the last turn of each workspace with active runs.
-func (s *Service) takeTurns(active []*record.Run) error {
+func (s *queue) takeTurns(active []*record.Run) error {
 	return s.store.View(func(tx *store.Tx) error {
 		for _, a := range active {
-			if _, known := s.queue.served[a.Workspace]; known {
+			if _, known := s.served[a.Workspace]; known {
 				continue
 			}
 			var last time.Time
@@ -65,14 +65,14 @@ func (s *Service) takeTurns(active []*record.Run) error {
 				}
 				last = later(last, r.Times[record.Planning])
 			}
-			s.queue.served[a.Workspace] = last
+			s.served[a.Workspace] = last
 		}
 		return nil
 	})
 }
 
 // activeRuns reads the runs that have not ended.
-func (s *Service) activeRuns() (all []*record.Run, err error) {
+func (s *queue) activeRuns() (all []*record.Run, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		for _, id := range runs.List(tx, "active", everywhere) {
 			r, err := runs.Get(tx, id)

@@ -28,7 +28,7 @@ type Resource struct {
 
 // Resources returns the managed resource instances of a workspace's current state, in the order of the state; none
 // if there is no state, or if the configuration encrypts it.
-func (s *Service) Resources(a *Actor, workspace string) (out []*Resource, err error) {
+func (s *States) Resources(a *Actor, workspace string) (out []*Resource, err error) {
 	var v *record.StateVersion
 	err = s.store.View(func(tx *store.Tx) error {
 		w, err := a.allowed(tx, workspace, needReadState)
@@ -40,7 +40,7 @@ func (s *Service) Resources(a *Actor, workspace string) (out []*Resource, err er
 	if err != nil || v == nil || v.Encrypted {
 		return nil, told(err)
 	}
-	o, err := s.stateOutline(v)
+	o, err := s.outlines.stateOutline(v)
 	if err != nil {
 		return nil, told(err)
 	}
@@ -72,7 +72,7 @@ func resourceOf(o *outline.Object) *Resource {
 }
 
 // dateResources fills in when resources last changed.
-func (s *Service) dateResources(all []*Resource) error {
+func (s *States) dateResources(all []*Resource) error {
 	times := map[string]time.Time{}
 	return told(s.store.View(func(tx *store.Tx) error {
 		for _, r := range all {
@@ -95,7 +95,7 @@ func (s *Service) dateResources(all []*Resource) error {
 type resourceKey struct{ module, kind, name string }
 
 // resourceProviders returns the source address of the provider of each managed resource in a version of a state.
-func (s *Service) resourceProviders(v *record.StateVersion) (out map[resourceKey]string, err error) {
+func (s *States) resourceProviders(v *record.StateVersion) (out map[resourceKey]string, err error) {
 	text, err := s.store.Read(stateFile(v.ID))
 	if err != nil {
 		return nil, err

@@ -11,10 +11,10 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// RestoreState makes the content of an earlier state version current again: as a new version with the next
+// Restore makes the content of an earlier state version current again: as a new version with the next
 // serial. It changes no real object; the next plan shows the differences. The error is ErrConflict if another
 // actor or a run has locked the workspace.
-func (s *Service) RestoreState(a *Actor, id string) (out *record.StateVersion, err error) {
+func (s *States) Restore(a *Actor, id string) (out *record.StateVersion, err error) {
 	var old, current *record.StateVersion
 	check := func(tx *store.Tx) (*record.Workspace, error) {
 		if old, err = a.stateVersion(tx, id, needReadState); err != nil {
@@ -69,7 +69,7 @@ func (s *Service) RestoreState(a *Actor, id string) (out *record.StateVersion, e
 			return conflict("the state of the workspace has changed meanwhile")
 		}
 		ws.CurrentState, ws.UpdatedAt = out.ID, out.CreatedAt
-		tx.After(func() { s.enqueueStateOutline(out.ID) })
+		tx.After(func() { s.outlines.enqueueStateOutline(out.ID) })
 		s.tellAfter(tx, ws)
 		if err := workspaces.Put(tx, ws); err != nil {
 			return err
@@ -83,7 +83,7 @@ func (s *Service) RestoreState(a *Actor, id string) (out *record.StateVersion, e
 }
 
 // refuse records in the audit log that a request was refused before it took effect, and returns the reason.
-func (s *Service) refuse(a *Actor, action, object string, reason error) error {
+func (s *shared) refuse(a *Actor, action, object string, reason error) error {
 	return s.audited(a, action, object, func(*store.Tx) error { return reason })
 }
 

@@ -65,24 +65,24 @@ func TestAServiceThatWasRestoredGoesOnWithNoRun(t *testing.T) {
 	if !<-settled {
 		t.Error("the apply that was in progress continued")
 	}
-	halt, err := h.Halted(h.Admin, "")
+	halt, err := h.Halts.Find(h.Admin, "")
 	if err != nil || halt == nil || halt.By != service.ByRestore ||
 		!strings.Contains(halt.Reason, "restored from the backup") {
 		t.Fatalf("the halt is %+v, %v", halt, err)
 	}
 	next := run("behind", func(r *record.Run) { r.PlanOnly = true })
-	if w, err := h.Waits(t.Context(), h.Admin, next); err != nil || w.Kind != "stopped" || w.On != service.ByRestore {
+	if w, err := h.Runs.Waits(t.Context(), h.Admin, next); err != nil || w.Kind != "stopped" || w.On != service.ByRestore {
 		t.Errorf("a new run waits for %+v, %v", w, err)
 	}
 	h.End()
 	h.Start()
-	if err := h.Lift(h.Admin, ""); err != nil {
+	if err := h.Halts.Lift(h.Admin, ""); err != nil {
 		t.Fatal(err)
 	}
 	h.Await(next, record.PlannedAndFinished)
 	h.End()
 	h.Start() // once is enough: nothing is ended, and nothing drained, again
-	if halt, err := h.Halted(h.Admin, ""); err != nil || halt != nil {
+	if halt, err := h.Halts.Find(h.Admin, ""); err != nil || halt != nil {
 		t.Errorf("the service is drained again: %+v, %v", halt, err)
 	}
 }

@@ -10,15 +10,19 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Retention is the retention of workspaces that have none of their own.
-type Retention = record.Retention
+// Retention removes the runs, configurations and state versions that need not be kept any longer.
+type Retention struct {
+	*shared
+	retention   record.Retention
+	transitions *transitions
+}
 
-// retentionOf returns the retention of a workspace.
-func (s *Service) retentionOf(w *record.Workspace) Retention {
+// of returns the retention of a workspace.
+func (s *Retention) of(w *record.Workspace) record.Retention {
 	if w.Retention != nil {
 		return *w.Retention
 	}
-	return s.opts.Retention
+	return s.retention
 }
 
 // ParseAge parses the minimum age of removed records, such as 720h; 0 and the empty text mean none.
@@ -33,8 +37,8 @@ func ParseAge(text string) (time.Duration, error) {
 	return age, nil
 }
 
-// DefaultRetention returns the retention of workspaces that have none of their own.
-func (s *Service) DefaultRetention() Retention { return s.opts.Retention }
+// Default returns the retention of workspaces that have none of their own.
+func (s *Retention) Default() record.Retention { return s.retention }
 
 const (
 	// sweepEvery is the interval between two sweeps.
@@ -47,7 +51,7 @@ const (
 )
 
 // sweep removes expired records at intervals, until ctx ends.
-func (s *Service) sweep(ctx context.Context) {
+func (s *Retention) sweep(ctx context.Context) {
 	again := time.NewTicker(sweepEvery)
 	defer again.Stop()
 	for {
@@ -64,14 +68,14 @@ func (s *Service) sweep(ctx context.Context) {
 
 // Sweep removes the runs, configurations and state versions that the retention of their workspaces no longer
 // requires. Run also calls it.
-func (s *Service) Sweep(ctx context.Context) error {
+func (s *Retention) Sweep(ctx context.Context) error {
 	var all []string
 	err := s.store.View(func(tx *store.Tx) error {
 		for w, err := range workspaces.All(tx) {
 			if err != nil {
 				return err
 			}
-			if !s.retentionOf(w).Everything() {
+			if !s.of(w).Everything() {
 				all = append(all, w.ID)
 			}
 		}
@@ -95,7 +99,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 
 // sweepWorkspace removes some expired records of a workspace; more is true if there may be further ones. Files
 // are removed after the removal of their records is committed.
-func (s *Service) sweepWorkspace(id string) (more bool, err error) {
+func (s *Retention) sweepWorkspace(id string) (more bool, err error) {
 	if files, err := s.surplus(id, nil); err != nil || len(files) == 0 {
 		return false, err // most workspaces have none; then there is no write transaction
 	}
@@ -119,7 +123,7 @@ func (s *Service) sweepWorkspace(id string) (more bool, err error) {
 }
 
 // surplus returns the files of expired records and, if tx is not nil, removes the records.
-func (s *Service) surplus(id string, tx *store.Tx) (files []string, err error) {
+func (s *Retention) surplus(id string, tx *store.Tx) (files []string, err error) {
 	if tx == nil {
 		err = s.store.View(func(tx *store.Tx) error { files, err = s.surplusIn(tx, id, false); return err })
 		return files, err
@@ -130,12 +134,12 @@ func (s *Service) surplus(id string, tx *store.Tx) (files []string, err error) {
 // amongKept reports whether the nth newest record is among the ones to keep; most is the number to keep, 0 for all.
 func amongKept(n, most int) bool { return most == 0 || n <= most }
 
-func (s *Service) surplusIn(tx *store.Tx, id string, remove bool) (files []string, err error) {
+func (s *Retention) surplusIn(tx *store.Tx, id string, remove bool) (files []string, err error) {
 	w, err := workspaces.Get(tx, id)
 	if err != nil {
 		return nil, nil // the workspace was deleted meanwhile
 	}
-	keep := s.retentionOf(w)
+	keep := s.of(w)
 	if keep.Everything() {
 		return nil, nil
 	}
@@ -164,7 +168,7 @@ func (s *Service) surplusIn(tx *store.Tx, id string, remove bool) (files []strin
 		}
 		files = append(files, runFiles(r)...)
 		if remove {
-			if err := s.dropRun(tx, r); err != nil {
+			if err := s.transitions.dropRun(tx, r); err != nil {
 				return nil, err
 			}
 		}

@@ -38,29 +38,29 @@ func TestWhatIsOverGoesAndNothingThatIsReferredTo(t *testing.T) {
 	waiting := h.NewRun(w, nil)
 	h.Await(waiting.ID, record.Planned)
 	h.End()
-	h.Retention = service.Retention{Runs: 2, States: 3, For: 30 * time.Hour}
+	h.Retention = record.Retention{Runs: 2, States: 3, For: 30 * time.Hour}
 	h.Start()
-	if err := h.Sweep(t.Context()); err != nil {
+	if err := h.Service.Retention.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := files(t, h, "configurations"); n != 7 {
 		t.Errorf("before the retention period ended, %d of 7 configurations are left", n)
 	}
 	h.Later(31 * time.Hour)
-	if err := h.Sweep(t.Context()); err != nil {
+	if err := h.Service.Retention.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for i, r := range all {
-		_, err := h.FindRun(h.Admin, r.ID)
+		_, err := h.Runs.Find(h.Admin, r.ID)
 		if gone := errors.Is(err, service.ErrNotFound); gone != (i < 4) {
 			t.Errorf("run %d: %v", i, err)
 		}
 	}
-	v, err := h.FindRun(h.Admin, waiting.ID)
+	v, err := h.Runs.Find(h.Admin, waiting.ID)
 	if err != nil || v.Status != record.Planned {
 		t.Errorf("the waiting run: %v, %v", v, err)
 	}
-	if _, err := h.CurrentState(h.Admin, w.ID); err != nil {
+	if _, err := h.States.Current(h.Admin, w.ID); err != nil {
 		t.Errorf("the current state: %v", err)
 	}
 	// Two ended runs and the waiting one; three versions. The sweep at the start of the service may have removed the
@@ -80,7 +80,7 @@ func TestWhatIsOverGoesAndNothingThatIsReferredTo(t *testing.T) {
 		}
 		break
 	}
-	if err := h.Confirm(h.Admin, waiting.ID, ""); err != nil {
+	if err := h.Runs.Confirm(h.Admin, waiting.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	h.Await(waiting.ID, record.Applied)
@@ -91,7 +91,7 @@ func TestAWorkspaceHasARetentionOfItsOwn(t *testing.T) {
 	h := servicetest.New(t)
 	left := func(w *service.WorkspaceView) int {
 		t.Helper()
-		all, err := h.Runs(h.Admin, w.ID, 100)
+		all, err := h.Runs.List(h.Admin, w.ID, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestAWorkspaceHasARetentionOfItsOwn(t *testing.T) {
 	}
 	retain := func(w *service.WorkspaceView, r *record.Retention) {
 		t.Helper()
-		if _, err := h.ChangeWorkspace(h.Admin, w.ID, service.WorkspaceSettings{Retention: &r}); err != nil {
+		if _, err := h.Workspaces.Change(h.Admin, w.ID, service.WorkspaceSettings{Retention: &r}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,7 +111,7 @@ func TestAWorkspaceHasARetentionOfItsOwn(t *testing.T) {
 	}
 	retain(own, &record.Retention{Runs: 1})
 	h.Later(time.Second)
-	if err := h.Sweep(t.Context()); err != nil { // the service keeps everything
+	if err := h.Service.Retention.Sweep(t.Context()); err != nil { // the service keeps everything
 		t.Fatal(err)
 	}
 	if a, b, c := left(own), left(all), left(standard); a != 1 || b != 4 || c != 4 {
@@ -119,17 +119,17 @@ func TestAWorkspaceHasARetentionOfItsOwn(t *testing.T) {
 	}
 	retain(all, &record.Retention{})
 	h.End()
-	h.Retention = service.Retention{Runs: 3}
+	h.Retention = record.Retention{Runs: 3}
 	h.Start()
 	h.Later(time.Second)
-	if err := h.Sweep(t.Context()); err != nil {
+	if err := h.Service.Retention.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if a, b, c := left(own), left(all), left(standard); a != 1 || b != 4 || c != 3 {
 		t.Errorf("with a retention of the service %d, %d and %d runs are left", a, b, c)
 	}
 	retain(all, nil)
-	if err := h.Sweep(t.Context()); err != nil {
+	if err := h.Service.Retention.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := left(all); n != 3 {
@@ -144,7 +144,7 @@ func TestTheFileOfTheRecordsGetsSmallerWhenRecordsGo(t *testing.T) {
 	long := strings.Repeat("x", 200_000)
 	var ids []string
 	for i := range 60 {
-		v, err := h.PutVariable(h.Admin, w.ID, "", service.VariableSettings{Key: servicetest.Ptr(fmt.Sprintf("k%d", i)),
+		v, err := h.Variables.Put(h.Admin, w.ID, "", service.VariableSettings{Key: servicetest.Ptr(fmt.Sprintf("k%d", i)),
 			Value: &long})
 		if err != nil {
 			t.Fatal(err)
@@ -162,7 +162,7 @@ func TestTheFileOfTheRecordsGetsSmallerWhenRecordsGo(t *testing.T) {
 	h.Start()
 	full := size()
 	for _, id := range ids[1:] {
-		if err := h.DeleteVariable(h.Admin, w.ID, id); err != nil {
+		if err := h.Variables.Delete(h.Admin, w.ID, id); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -171,7 +171,7 @@ func TestTheFileOfTheRecordsGetsSmallerWhenRecordsGo(t *testing.T) {
 	if now := size(); now > full/4 {
 		t.Errorf("the file had %d bytes, and now has %d", full, now)
 	}
-	left, err := h.Variables(h.Admin, w.ID)
+	left, err := h.Variables.List(h.Admin, w.ID)
 	if err != nil || len(left) != 1 || left[0].ID != ids[0] {
 		t.Errorf("%d variables are left, %v", len(left), err)
 	}

@@ -16,21 +16,21 @@ import (
 // member creates a user with a token, in a team with a role on a workspace or a project.
 func member(t *testing.T, h *servicetest.Harness, name, role, on string) *service.Actor {
 	t.Helper()
-	u, err := h.CreateUser(h.Admin, name, "", false)
+	u, err := h.Users.Create(h.Admin, name, "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	team, err := h.CreateTeam(h.Admin, record.Team{Organization: "acme", Name: "team-" + name})
+	team, err := h.Teams.Create(h.Admin, record.Team{Organization: "acme", Name: "team-" + name})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.ChangeMembers(h.Admin, team.ID, []string{name}, false); err != nil {
+	if err := h.Teams.ChangeMembers(h.Admin, team.ID, []string{name}, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.CreateAccess(h.Admin, record.Access{Team: team.ID, On: on, Role: role}); err != nil {
+	if _, err := h.TeamAccess.Create(h.Admin, record.Access{Team: team.ID, On: on, Role: role}); err != nil {
 		t.Fatal(err)
 	}
-	token, _, err := h.CreateToken(h.Admin, record.TokenUser, u.ID, "", time.Time{})
+	token, _, err := h.Tokens.Create(h.Admin, record.TokenUser, u.ID, "", time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,28 +42,28 @@ func TestNobodySeesWhatIsNotTheirs(t *testing.T) {
 	mine, other := h.NewWorkspace("mine"), h.NewWorkspace("other")
 	a := member(t, h, "ann", "write", mine.ID)
 	for what, try := range map[string]func() error{
-		"the workspace": func() error { _, err := h.Workspace(a, other.ID); return err },
-		"by its name":   func() error { _, err := h.WorkspaceNamed(a, "acme", "other"); return err },
-		"its variables": func() error { _, err := h.Variables(a, other.ID); return err },
-		"its runs":      func() error { _, err := h.Runs(a, other.ID, 1); return err },
-		"its state":     func() error { _, err := h.CurrentState(a, other.ID); return err },
-		"its lock":      func() error { _, err := h.Lock(a, other.ID, ""); return err },
-		"a run":         func() error { _, err := h.CreateRun(a, other.ID, record.Run{}); return err },
-		"its deletion":  func() error { return h.DeleteWorkspace(a, other.ID, false) },
+		"the workspace": func() error { _, err := h.Workspaces.Find(a, other.ID); return err },
+		"by its name":   func() error { _, err := h.Workspaces.Named(a, "acme", "other"); return err },
+		"its variables": func() error { _, err := h.Variables.List(a, other.ID); return err },
+		"its runs":      func() error { _, err := h.Runs.List(a, other.ID, 1); return err },
+		"its state":     func() error { _, err := h.States.Current(a, other.ID); return err },
+		"its lock":      func() error { _, err := h.Workspaces.Lock(a, other.ID, ""); return err },
+		"a run":         func() error { _, err := h.Runs.Create(a, other.ID, record.Run{}); return err },
+		"its deletion":  func() error { return h.Workspaces.Delete(a, other.ID, false) },
 	} {
 		if err := try(); !errors.Is(err, service.ErrNotFound) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	all, err := h.Workspaces(a, "acme", service.WorkspaceFilter{})
+	all, err := h.Workspaces.List(a, "acme", service.WorkspaceFilter{})
 	if err != nil || len(all) != 1 || all[0].ID != mine.ID {
 		t.Errorf("the list has %d, %v", len(all), err)
 	}
-	if _, err := h.CreateWorkspace(a, "acme", service.WorkspaceSettings{Name: servicetest.Ptr("new")}); !errors.Is(err,
+	if _, err := h.Workspaces.Create(a, "acme", service.WorkspaceSettings{Name: servicetest.Ptr("new")}); !errors.Is(err,
 		service.ErrForbidden) {
 		t.Errorf("a new workspace: %v", err)
 	}
-	if _, err := h.Organization(a, "nosuch"); !errors.Is(err, service.ErrNotFound) {
+	if _, err := h.Organizations.Find(a, "nosuch"); !errors.Is(err, service.ErrNotFound) {
 		t.Errorf("another organization: %v", err)
 	}
 }
@@ -80,31 +80,31 @@ func TestARoleAllowsWhatItSaysAndNoMore(t *testing.T) {
 		try   func(*service.Actor) error
 		needs string
 	}{
-		{"read a run", func(a *service.Actor) error { _, err := h.FindRun(a, r.ID); return err }, "read"},
-		{"read variables", func(a *service.Actor) error { _, err := h.Variables(a, w.ID); return err }, "read"},
+		{"read a run", func(a *service.Actor) error { _, err := h.Runs.Find(a, r.ID); return err }, "read"},
+		{"read variables", func(a *service.Actor) error { _, err := h.Variables.List(a, w.ID); return err }, "read"},
 		{"queue a run", func(a *service.Actor) error {
 			_,
-				err := h.CreateRun(a, w.ID, record.Run{Refresh: true})
+				err := h.Runs.Create(a, w.ID, record.Run{Refresh: true})
 			return err
 		}, "plan"},
 		{"queue one that applies by itself", func(a *service.Actor) error {
-			_, err := h.CreateRun(a, w.ID, record.Run{Refresh: true, AutoApply: true})
+			_, err := h.Runs.Create(a, w.ID, record.Run{Refresh: true, AutoApply: true})
 			return err
 		}, "write"},
 		{"set a variable", func(a *service.Actor) error {
-			_, err := h.PutVariable(a, w.ID, "", service.VariableSettings{Key: servicetest.Ptr("k" + a.User.Name)})
+			_, err := h.Variables.Put(a, w.ID, "", service.VariableSettings{Key: servicetest.Ptr("k" + a.User.Name)})
 			return err
 		}, "write"},
-		{"delete the workspace", func(a *service.Actor) error { return h.DeleteWorkspace(a, w.ID, true) }, "admin"},
+		{"delete the workspace", func(a *service.Actor) error { return h.Workspaces.Delete(a, w.ID, true) }, "admin"},
 		{"change settings", func(a *service.Actor) error {
-			_, err := h.ChangeWorkspace(a, w.ID, service.WorkspaceSettings{AutoApply: servicetest.Ptr(true)})
+			_, err := h.Workspaces.Change(a, w.ID, service.WorkspaceSettings{AutoApply: servicetest.Ptr(true)})
 			return err
 		}, "admin"},
 		{"grant access", func(a *service.Actor) error {
-			_, err := h.CreateAccess(a, record.Access{Team: "team-x", On: w.ID, Role: "admin"})
+			_, err := h.TeamAccess.Create(a, record.Access{Team: "team-x", On: w.ID, Role: "admin"})
 			return err
 		}, "admin"},
-		{"confirm", func(a *service.Actor) error { return h.Confirm(a, r.ID, "") }, "write"},
+		{"confirm", func(a *service.Actor) error { return h.Runs.Confirm(a, r.ID, "") }, "write"},
 	}
 	rank := map[string]int{"read": 0, "plan": 1, "write": 2, "admin": 3}
 	for role, a := range map[string]*service.Actor{"read": reader, "plan": planner, "write": writer} {
@@ -120,28 +120,28 @@ func TestARoleAllowsWhatItSaysAndNoMore(t *testing.T) {
 func TestATokenThatIsUnknownExpiredOrRevokedOpensNothing(t *testing.T) {
 	h := servicetest.New(t)
 	for _, token := range []string{"", "nosuch", h.Token + "x"} {
-		if _, err := h.Authenticate(token, ""); !errors.Is(err, service.ErrUnauthorized) {
+		if _, err := h.Tokens.Authenticate(token, ""); !errors.Is(err, service.ErrUnauthorized) {
 			t.Errorf("%q: %v", token, err)
 		}
 	}
-	token, kept, err := h.CreateToken(h.Admin, record.TokenOrganization, "acme", "", time.Now().Add(time.Hour))
+	token, kept, err := h.Tokens.Create(h.Admin, record.TokenOrganization, "acme", "", time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
 	org := h.Actor(token)
-	if _, err := h.CreateWorkspace(org, "acme", service.WorkspaceSettings{Name: servicetest.Ptr("new")}); err != nil {
+	if _, err := h.Workspaces.Create(org, "acme", service.WorkspaceSettings{Name: servicetest.Ptr("new")}); err != nil {
 		t.Errorf("an organization's token: %v", err)
 	}
-	if err := h.DeleteToken(org, kept.ID); !errors.Is(err, service.ErrNotFound) {
+	if err := h.Tokens.Delete(org, kept.ID); !errors.Is(err, service.ErrNotFound) {
 		t.Errorf("the token revokes itself: %v", err)
 	}
-	if err := h.DeleteToken(h.Admin, kept.ID); err != nil {
+	if err := h.Tokens.Delete(h.Admin, kept.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Authenticate(token, ""); !errors.Is(err, service.ErrUnauthorized) {
+	if _, err := h.Tokens.Authenticate(token, ""); !errors.Is(err, service.ErrUnauthorized) {
 		t.Errorf("revoked: %v", err)
 	}
-	if _, _, err := h.CreateToken(h.Admin, record.TokenOrganization, "acme", "",
+	if _, _, err := h.Tokens.Create(h.Admin, record.TokenOrganization, "acme", "",
 		time.Now().Add(-time.Hour)); !errors.Is(err, service.ErrInvalid) {
 		t.Errorf("an expired token: %v", err)
 	}
@@ -151,13 +151,13 @@ func TestWhatWasChangedAndRefusedIsInTheAuditLog(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
 	a := member(t, h, "ann", "read", w.ID)
-	_ = h.DeleteWorkspace(a, w.ID, false)
-	lines, err := h.Audit(h.Admin, 1)
+	_ = h.Workspaces.Delete(a, w.ID, false)
+	lines, err := h.Audit.Latest(h.Admin, 1)
 	if err != nil || len(lines) != 1 || lines[0].Actor != "ann" || lines[0].Action != "workspace.delete" ||
 		!strings.HasPrefix(lines[0].Outcome, "refused") || lines[0].From != "test" {
 		t.Errorf("%+v, %v", lines, err)
 	}
-	if _, err := h.Audit(a, 1); !errors.Is(err, service.ErrForbidden) {
+	if _, err := h.Audit.Latest(a, 1); !errors.Is(err, service.ErrForbidden) {
 		t.Error(err)
 	}
 }
@@ -165,16 +165,16 @@ func TestWhatWasChangedAndRefusedIsInTheAuditLog(t *testing.T) {
 func TestSensitiveVariablesAreNeverReadBack(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
-	v, err := h.PutVariable(h.Admin, w.ID, "", service.VariableSettings{Key: servicetest.Ptr("secret"),
+	v, err := h.Variables.Put(h.Admin, w.ID, "", service.VariableSettings{Key: servicetest.Ptr("secret"),
 		Value: servicetest.Ptr("canary"), Sensitive: servicetest.Ptr(true)})
 	if err != nil || v.Value != "" {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	if v, err = h.PutVariable(h.Admin, w.ID, v.ID,
+	if v, err = h.Variables.Put(h.Admin, w.ID, v.ID,
 		service.VariableSettings{Description: servicetest.Ptr("d")}); err != nil || v.Value != "" {
 		t.Errorf("%+v, %v", v, err)
 	}
-	if _, err := h.PutVariable(h.Admin, w.ID, v.ID,
+	if _, err := h.Variables.Put(h.Admin, w.ID, v.ID,
 		service.VariableSettings{Sensitive: servicetest.Ptr(false)}); !errors.Is(err, service.ErrInvalid) {
 		t.Errorf("making a sensitive variable readable: %v", err)
 	}
@@ -196,21 +196,21 @@ func TestTheLastVariableWins(t *testing.T) {
 	set := func(parent, value, category string) {
 		t.Helper()
 		for _, key := range []string{"all", parent[:4]} {
-			if _, err := h.PutVariable(h.Admin, parent, "", service.VariableSettings{Key: &key, Value: &value,
+			if _, err := h.Variables.Put(h.Admin, parent, "", service.VariableSettings{Key: &key, Value: &value,
 				Category: &category}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	global, err := h.CreateVariableSet(h.Admin, record.VariableSet{Organization: "acme", Name: "global", Global: true})
+	global, err := h.VariableSets.Create(h.Admin, record.VariableSet{Organization: "acme", Name: "global", Global: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := h.CreateVariableSet(h.Admin, record.VariableSet{Organization: "acme", Name: "own"})
+	own, err := h.VariableSets.Create(h.Admin, record.VariableSet{Organization: "acme", Name: "own"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.AssignVariableSet(h.Admin, own.ID, []string{w.ID}, nil, false); err != nil {
+	if err := h.VariableSets.Assign(h.Admin, own.ID, []string{w.ID}, nil, false); err != nil {
 		t.Fatal(err)
 	}
 	results := make(chan *service.Job, 1)
@@ -229,7 +229,7 @@ func TestTheLastVariableWins(t *testing.T) {
 			t.Errorf("%s: %q, %v", who, text, j.Environment)
 		}
 		h.Await(r.ID, record.Planned)
-		if err := h.Discard(h.Admin, r.ID, ""); err != nil {
+		if err := h.Runs.Discard(h.Admin, r.ID, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -243,7 +243,7 @@ func TestTheLastVariableWins(t *testing.T) {
 	check("the workspace", "from workspace", "all=from workspace", nil)
 	check("the run", `"from run"`, "",
 		func(r *record.Run) { r.Variables = []record.Argument{{Key: "all", Value: `"from run"`}} })
-	if _, err := h.ChangeVariableSet(h.Admin, global.ID, func(v *record.VariableSet) error {
+	if _, err := h.VariableSets.Change(h.Admin, global.ID, func(v *record.VariableSet) error {
 		v.Priority = true
 		return nil
 	}); err != nil {
@@ -264,7 +264,7 @@ func TestAStateFollowsTheCurrentOne(t *testing.T) {
 	}
 	push := func(serial int, lineage, more string, force bool) error {
 		data := state(serial, lineage, more)
-		_, err := h.CreateState(h.Admin, w.ID, service.NewState{
+		_, err := h.States.Create(h.Admin, w.ID, service.NewState{
 			Serial: uint64(serial), Lineage: lineage, MD5: service.Sum(data), State: data, Force: force, //nolint:gosec // small
 		})
 		return err
@@ -272,7 +272,7 @@ func TestAStateFollowsTheCurrentOne(t *testing.T) {
 	if err := push(1, "l", "", false); !errors.Is(err, service.ErrConflict) {
 		t.Errorf("without a lock: %v", err)
 	}
-	if _, err := h.Lock(h.Admin, w.ID, ""); err != nil {
+	if _, err := h.Workspaces.Lock(h.Admin, w.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -293,27 +293,27 @@ func TestAStateFollowsTheCurrentOne(t *testing.T) {
 		}
 	}
 	data := state(9, "other", "")
-	v, err := h.CreateState(h.Admin, w.ID, service.NewState{Serial: 9, Lineage: "other", MD5: service.Sum(data)})
+	v, err := h.States.Create(h.Admin, w.ID, service.NewState{Serial: 9, Lineage: "other", MD5: service.Sum(data)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if now, err := h.CurrentState(h.Admin, w.ID); err != nil || now.Serial != 3 {
+	if now, err := h.States.Current(h.Admin, w.ID); err != nil || now.Serial != 3 {
 		t.Errorf("before the content was uploaded: %+v, %v", now, err)
 	}
-	if err := h.UploadState(v.Secret, strings.NewReader("something else"), -1); !errors.Is(err, service.ErrInvalid) {
+	if err := h.States.Upload(v.Secret, strings.NewReader("something else"), -1); !errors.Is(err, service.ErrInvalid) {
 		t.Errorf("uploading another content: %v", err)
 	}
-	if err := h.UploadState(v.Secret, bytes.NewReader(data), -1); !errors.Is(err, service.ErrConflict) {
+	if err := h.States.Upload(v.Secret, bytes.NewReader(data), -1); !errors.Is(err, service.ErrConflict) {
 		t.Errorf("uploading the content of a discarded version: %v", err)
 	}
-	now, err := h.CurrentState(h.Admin, w.ID)
+	now, err := h.States.Current(h.Admin, w.ID)
 	if err != nil || now.Serial != 3 || now.Resources != 2 || !now.Outputs[0].Sensitive {
 		t.Errorf("%+v, %v", now, err)
 	}
 	if got, _, err := h.StateText(h.Admin, now.ID); err != nil || !bytes.Equal(got, state(3, "other", "")) {
 		t.Errorf("%q, %v", got, err)
 	}
-	if err := h.DeleteWorkspace(h.Admin, w.ID, true); !errors.Is(err, service.ErrConflict) ||
+	if err := h.Workspaces.Delete(h.Admin, w.ID, true); !errors.Is(err, service.ErrConflict) ||
 		!strings.Contains(err.Error(), "locked") {
 		t.Errorf("deleting a locked workspace: %v", err)
 	}
@@ -324,15 +324,15 @@ func TestArchivesAreBounded(t *testing.T) {
 	w := h.NewWorkspace("one")
 	for what, data := range map[string][]byte{"no archive": []byte("hello"),
 		"too large": bytes.Repeat([]byte("x"), 1<<20+1)} {
-		c, err := h.CreateConfiguration(h.Admin, w.ID, record.Configuration{Source: what})
+		c, err := h.Configurations.Create(h.Admin, w.ID, record.Configuration{Source: what})
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = h.UploadConfiguration(c.Secret, bytes.NewReader(data), -1)
+		err = h.Configurations.Upload(c.Secret, bytes.NewReader(data), -1)
 		if !errors.Is(err, service.ErrInvalid) && !errors.Is(err, service.ErrTooLarge) {
 			t.Errorf("%s: %v", what, err)
 		}
-		if _, err := h.CreateRun(h.Admin, w.ID, record.Run{Configuration: c.ID}); !errors.Is(err, service.ErrInvalid) {
+		if _, err := h.Runs.Create(h.Admin, w.ID, record.Run{Configuration: c.ID}); !errors.Is(err, service.ErrInvalid) {
 			t.Errorf("a run of %s: %v", what, err)
 		}
 	}
@@ -342,14 +342,14 @@ func TestArchivesAreBounded(t *testing.T) {
 // could read the variables of others, and the members of a secret team.
 func TestWhoHasOneWorkspaceReadsNothingThatBelongsToOthers(t *testing.T) {
 	h := servicetest.New(t)
-	other := must(h.CreateProject(h.Admin, record.Project{Organization: "acme", Name: "other"}))
-	theirs := must(h.CreateWorkspace(h.Admin, "acme", service.WorkspaceSettings{
+	other := must(h.Projects.Create(h.Admin, record.Project{Organization: "acme", Name: "other"}))
+	theirs := must(h.Workspaces.Create(h.Admin, "acme", service.WorkspaceSettings{
 		Name: servicetest.Ptr("theirs"), Project: &other.ID,
 	}))
 	mine := h.NewWorkspace("mine")
 	a := member(t, h, "ann", "write", mine.ID)
 	set := func(name string, workspaces, projects []string, global bool) *record.VariableSet {
-		return must(h.CreateVariableSet(h.Admin, record.VariableSet{
+		return must(h.VariableSets.Create(h.Admin, record.VariableSet{
 			Organization: "acme", Name: name, Workspaces: workspaces, Projects: projects, Global: global,
 		}))
 	}
@@ -360,26 +360,26 @@ func TestWhoHasOneWorkspaceReadsNothingThatBelongsToOthers(t *testing.T) {
 		set("of mine", []string{mine.ID}, nil, false):           true,
 		set("of everybody", nil, nil, true):                     true,
 	} {
-		_, err := h.Variables(a, set.ID)
-		_, err2 := h.VariableSet(a, set.ID)
+		_, err := h.Variables.List(a, set.ID)
+		_, err2 := h.VariableSets.Find(a, set.ID)
 		if errors.Is(err, service.ErrNotFound) == reads || errors.Is(err2, service.ErrNotFound) == reads {
 			t.Errorf("the set %s: %v, %v", set.Name, err, err2)
 		}
 	}
-	if all := must(h.VariableSets(a, "acme", "")); len(all) != 2 {
+	if all := must(h.VariableSets.List(a, "acme", "")); len(all) != 2 {
 		t.Errorf("%d sets are listed", len(all))
 	}
-	if all := must(h.Projects(a, "acme")); len(all) != 1 || all[0].ID == other.ID {
+	if all := must(h.Projects.List(a, "acme")); len(all) != 1 || all[0].ID == other.ID {
 		t.Errorf("%d projects are listed", len(all))
 	}
-	if _, err := h.Project(a, other.ID); !errors.Is(err, service.ErrNotFound) {
+	if _, err := h.Projects.Find(a, other.ID); !errors.Is(err, service.ErrNotFound) {
 		t.Errorf("reading the project of others: %v", err)
 	}
-	secret := must(h.CreateTeam(h.Admin, record.Team{Organization: "acme", Name: "secret"}))
-	if _, err := h.Team(a, secret.ID); !errors.Is(err, service.ErrNotFound) {
+	secret := must(h.Teams.Create(h.Admin, record.Team{Organization: "acme", Name: "secret"}))
+	if _, err := h.Teams.Find(a, secret.ID); !errors.Is(err, service.ErrNotFound) {
 		t.Errorf("reading a secret team: %v", err)
 	}
-	if all := must(h.Teams(a, "acme")); len(all) != 2 { // her own, and the owners
+	if all := must(h.Teams.List(a, "acme")); len(all) != 2 { // her own, and the owners
 		t.Errorf("%d teams are listed", len(all))
 	}
 }
@@ -395,36 +395,36 @@ func must[T any](v T, err error) T {
 func TestAnInvitationBecomesAMembershipWhenThereIsTheUser(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
-	team := must(h.CreateTeam(h.Admin, record.Team{Organization: "acme", Name: "devs"}))
-	must(h.CreateAccess(h.Admin, record.Access{Team: team.ID, On: w.ID, Role: "read"}))
-	m := must(h.Invite(h.Admin, "acme", "bob@example.com", []string{team.ID}))
+	team := must(h.Teams.Create(h.Admin, record.Team{Organization: "acme", Name: "devs"}))
+	must(h.TeamAccess.Create(h.Admin, record.Access{Team: team.ID, On: w.ID, Role: "read"}))
+	m := must(h.Memberships.Invite(h.Admin, "acme", "bob@example.com", []string{team.ID}))
 	if m.Person != nil {
 		t.Errorf("%+v", m)
 	}
-	if _, err := h.Invite(h.Admin, "acme", "Bob@example.com", nil); !errors.Is(err, service.ErrInvalid) {
+	if _, err := h.Memberships.Invite(h.Admin, "acme", "Bob@example.com", nil); !errors.Is(err, service.ErrInvalid) {
 		t.Errorf("a second invitation: %v", err)
 	}
-	bob := must(h.CreateUser(h.Admin, "bob", "bob@example.com", false))
-	token, _, err := h.CreateToken(h.Admin, record.TokenUser, bob.ID, "", time.Time{})
+	bob := must(h.Users.Create(h.Admin, "bob", "bob@example.com", false))
+	token, _, err := h.Tokens.Create(h.Admin, record.TokenUser, bob.ID, "", time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Workspace(h.Actor(token), w.ID); err != nil {
+	if _, err := h.Workspaces.Find(h.Actor(token), w.ID); err != nil {
 		t.Errorf("the invited user is not in the team: %v", err)
 	}
 	// Teams and invitations name people by their addresses: users must not be able to set their own.
-	if _, err := h.ChangeMe(h.Actor(token), nil, servicetest.Ptr("boss@example.com")); !errors.Is(err,
+	if _, err := h.Users.ChangeMe(h.Actor(token), nil, servicetest.Ptr("boss@example.com")); !errors.Is(err,
 		service.ErrForbidden) {
 		t.Errorf("a user sets their own address: %v", err)
 	}
-	if err := h.Expel(h.Admin, m.ID); err != nil {
+	if err := h.Memberships.Expel(h.Admin, m.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Organization(h.Actor(token), "acme"); !errors.Is(err, service.ErrNotFound) {
+	if _, err := h.Organizations.Find(h.Actor(token), "acme"); !errors.Is(err, service.ErrNotFound) {
 		t.Errorf("the removed user still sees the organization: %v", err)
 	}
-	owner := must(h.Memberships(h.Admin, "acme"))
-	if err := h.Expel(h.Admin, owner[0].ID); !errors.Is(err, service.ErrInvalid) {
+	owner := must(h.Memberships.List(h.Admin, "acme"))
+	if err := h.Memberships.Expel(h.Admin, owner[0].ID); !errors.Is(err, service.ErrInvalid) {
 		t.Errorf("removing the last owner: %v", err)
 	}
 }
@@ -438,7 +438,8 @@ func TestTheTokenOfARunReadsWhatItsWorkspaceMayReadAndEndsWithIt(t *testing.T) {
 		r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 		h.Await(r.ID, record.Applied)
 	}
-	if err := h.ChangeConsumers(h.Admin, shared.ID, func([]string) []string { return []string{mine.ID} }); err != nil {
+	consumers := func([]string) []string { return []string{mine.ID} }
+	if err := h.Workspaces.ChangeConsumers(h.Admin, shared.ID, consumers); err != nil {
 		t.Fatal(err)
 	}
 	environ := make(chan []string, 1)
@@ -457,17 +458,17 @@ func TestTheTokenOfARunReadsWhatItsWorkspaceMayReadAndEndsWithIt(t *testing.T) {
 	}
 	a := h.Actor(token)
 	for w, reads := range map[string]bool{mine.ID: true, shared.ID: true, other.ID: false} {
-		if _, err := h.CurrentState(a, w); errors.Is(err, service.ErrNotFound) == reads {
+		if _, err := h.States.Current(a, w); errors.Is(err, service.ErrNotFound) == reads {
 			t.Errorf("the state of %s: %v", w, err)
 		}
 	}
 	for what, err := range map[string]error{
-		"a lock":      second(h.Lock(a, mine.ID, "")),
-		"a variable":  second(h.Variables(a, mine.ID)),
-		"a run":       second(h.CreateRun(a, mine.ID, record.Run{Refresh: true})),
-		"its own run": second(h.FindRun(a, r.ID)),
-		"a state":     h.MayCreateState(a, mine.ID),
-		"its own end": h.Confirm(a, r.ID, ""),
+		"a lock":      second(h.Workspaces.Lock(a, mine.ID, "")),
+		"a variable":  second(h.Variables.List(a, mine.ID)),
+		"a run":       second(h.Runs.Create(a, mine.ID, record.Run{Refresh: true})),
+		"its own run": second(h.Runs.Find(a, r.ID)),
+		"a state":     h.States.MayCreate(a, mine.ID),
+		"its own end": h.Runs.Confirm(a, r.ID, ""),
 	} {
 		if err == nil {
 			t.Errorf("the token of the run permits more: %s", what)
@@ -475,11 +476,11 @@ func TestTheTokenOfARunReadsWhatItsWorkspaceMayReadAndEndsWithIt(t *testing.T) {
 	}
 	close(resume)
 	v := h.Await(r.ID, record.Planned)
-	log, err := h.Log(t.Context(), h.LogAddress(&v.Plan), 0, 10_000)
+	log, err := h.Logs.Read(t.Context(), h.Logs.Address(&v.Plan), 0, 10_000)
 	if err != nil || strings.Contains(string(log), token) {
 		t.Errorf("the log shows the token: %q, %v", log, err)
 	}
-	if _, err := h.Authenticate(token, ""); !errors.Is(err, service.ErrUnauthorized) {
+	if _, err := h.Tokens.Authenticate(token, ""); !errors.Is(err, service.ErrUnauthorized) {
 		t.Errorf("the token is valid after the phase: %v", err)
 	}
 }

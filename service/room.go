@@ -21,8 +21,8 @@ const mostAgain = 10
 // writes that a full disk had refused when the phase began. The text is for the log of the run.
 func (q *queue) again(stopping context.Context, r *record.Run, j *job, failure error, refused int64) (yes bool,
 	why string) {
-	full := store.NoRoom(q.s.store.Room())
-	room := full || store.NoRoom(failure) || q.s.store.Refused() != refused
+	full := store.NoRoom(q.store.Room())
+	room := full || store.NoRoom(failure) || q.store.Refused() != refused
 	if !room && !errors.Is(failure, ErrAgain) {
 		return false, ""
 	}
@@ -45,7 +45,7 @@ func (q *queue) again(stopping context.Context, r *record.Run, j *job, failure e
 
 // awaitRoom waits until there is space on the disk. It returns false if the phase is stopped before.
 func (q *queue) awaitRoom(stopping context.Context, r *record.Run, j *job) bool {
-	q.s.log.Warn("the disk is full: a run waits for space", "run", r.ID)
+	q.log.Warn("the disk is full: a run waits for space", "run", r.ID)
 	q.waitsFor(r.ID, "disk", "", "the disk of the service is full")
 	defer q.waitsFor(r.ID, "disk", "", "")
 	q.mu.Lock()
@@ -54,7 +54,7 @@ func (q *queue) awaitRoom(stopping context.Context, r *record.Run, j *job) bool 
 	again := time.NewTicker(time.Second)
 	defer again.Stop()
 	for !left && stopping.Err() == nil {
-		if q.s.store.Room() == nil {
+		if q.store.Room() == nil {
 			return true
 		}
 		select {

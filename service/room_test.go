@@ -42,7 +42,7 @@ func TestAFullDiskEndsNoRun(t *testing.T) {
 		t.Errorf("%d plans, %d applies", plans.Load(), applies.Load())
 	}
 	for _, phase := range []*record.Phase{&v.Plan, &v.Apply} {
-		text := wholeLog(t, h, h.LogAddress(phase))
+		text := wholeLog(t, h, h.Logs.Address(phase))
 		if !strings.Contains(text, "The disk of the service was full. The run continues.") ||
 			strings.Contains(text, "service was restarted") || strings.Contains(text, "Error") ||
 			strings.Count(text, "\x02") != 1 || !strings.HasSuffix(text, "\x03") {
@@ -72,7 +72,7 @@ func TestANATSServerThatWasAwayEndsNoRun(t *testing.T) {
 	}
 	r := h.NewRun(h.NewWorkspace("one"), func(r *record.Run) { r.AutoApply = true })
 	v := h.Await(r.ID, record.Applied)
-	log, err := h.Log(t.Context(), h.LogAddress(&v.Plan), 0, 10_000)
+	log, err := h.Logs.Read(t.Context(), h.Logs.Address(&v.Plan), 0, 10_000)
 	if plans.Load() != 2 || applies.Load() != 2 || err != nil ||
 		!strings.Contains(string(log), "The NATS server was unreachable. The run continues.") {
 		t.Errorf("%d plans, %d applies; %q, %v", plans.Load(), applies.Load(), log, err)
@@ -88,7 +88,7 @@ func TestWhatNeverFitsOnADiskWithRoomFails(t *testing.T) {
 		return nil, errFull
 	}
 	v := h.Await(h.NewRun(h.NewWorkspace("one"), nil).ID, record.Errored)
-	log, err := h.Log(t.Context(), h.LogAddress(&v.Plan), 0, 10_000)
+	log, err := h.Logs.Read(t.Context(), h.Logs.Address(&v.Plan), 0, 10_000)
 	if err != nil || plans.Load() != 11 || !strings.Contains(string(log), "Error: writing the plan: no space left") {
 		t.Errorf("%d plans; %q, %v", plans.Load(), log, err)
 	}

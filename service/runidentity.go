@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/wholefile"
@@ -24,18 +25,26 @@ const (
 	identityFile     = "TFC_WORKLOAD_IDENTITY_TOKEN_PATH"
 )
 
+// Identity signs the identity tokens of runs.
+type Identity struct {
+	*shared
+	host          string
+	renewIdentity time.Duration
+	signing       sync.Mutex // held while a key is made
+}
+
 // Issuer returns the name of the service in the identity tokens of its runs; empty if the service does not know
 // its own address.
-func (s *Service) Issuer() string {
-	if s.opts.Host == "" {
+func (s *Identity) Issuer() string {
+	if s.host == "" {
 		return ""
 	}
-	return "https://" + s.opts.Host
+	return "https://" + s.host
 }
 
 // SigningKeys returns the keys that sign identity tokens, including the next one. It makes keys that are
 // needed, and removes expired ones.
-func (s *Service) SigningKeys() (keys []*identity.Key, err error) {
+func (s *Identity) SigningKeys() (keys []*identity.Key, err error) {
 	s.signing.Lock()
 	defer s.signing.Unlock()
 	now := s.now().UTC()
@@ -96,7 +105,7 @@ func (s *Service) SigningKeys() (keys []*identity.Key, err error) {
 
 // proofs are the identity tokens that the workspace of a phase requests.
 type proofs struct {
-	s   *Service
+	s   *Identity
 	run *record.Run
 	on  *record.Workspace
 	// audiences and files are the audience of each token and the file with it, by the tag of its variables.
@@ -104,7 +113,7 @@ type proofs struct {
 }
 
 // proofsOf returns the identity tokens that an environment requests. Their files will be in the directory dir.
-func (s *Service) proofsOf(r *record.Run, w *record.Workspace, environ []string, dir string) *proofs {
+func (s *Identity) proofsOf(r *record.Run, w *record.Workspace, environ []string, dir string) *proofs {
 	p := &proofs{s: s, run: r, on: w, audiences: map[string]string{}, files: map[string]string{}}
 	for _, v := range environ {
 		name, audience, _ := strings.Cut(v, "=")
@@ -156,7 +165,7 @@ func (p *proofs) renew(ctx context.Context, log *mask) {
 	if len(p.audiences) == 0 {
 		return
 	}
-	again := time.NewTicker(p.s.opts.RenewIdentity)
+	again := time.NewTicker(p.s.renewIdentity)
 	defer again.Stop()
 	for {
 		select {
@@ -176,7 +185,7 @@ func (p *proofs) renew(ctx context.Context, log *mask) {
 }
 
 // proof makes an identity token for an audience.
-func (s *Service) proof(r *record.Run, w *record.Workspace, audience string) (string, error) {
+func (s *Identity) proof(r *record.Run, w *record.Workspace, audience string) (string, error) {
 	if s.Issuer() == "" {
 		return "", invalid("The workspace requests an identity token for its runs (%s), but the service does "+
 			"not know its own address, which is the issuer of the token: start it with -address", audienceVariable)

@@ -14,16 +14,16 @@ type LogPart struct {
 	From, Size int64
 }
 
-// LogBefore returns up to limit bytes of a phase's log that end at an offset; a negative offset means the end
+// Before returns up to limit bytes of a phase's log that end at an offset; a negative offset means the end
 // of the log. It does not wait: a log that has not begun is empty.
-func (s *Service) LogBefore(ctx context.Context, a *Actor, phase string, end int64, limit int) (p LogPart,
+func (s *Logs) Before(ctx context.Context, a *Actor, phase string, end int64, limit int) (p LogPart,
 	err error) {
-	if _, err := s.RunOfPhase(a, phase); err != nil {
+	if _, err := s.runs.OfPhase(a, phase); err != nil {
 		return p, err
 	}
-	s.logs.mu.Lock()
-	log := s.logs.open[logFile(phase)]
-	s.logs.mu.Unlock()
+	s.mu.Lock()
+	log := s.open[logFile(phase)]
+	s.mu.Unlock()
 	if log == nil {
 		log, err = s.store.ReadLog(logFile(phase))
 		if errors.Is(err, store.ErrNotFound) {

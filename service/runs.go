@@ -11,29 +11,38 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// CreateRun queues a run of a workspace. It takes the fields of r that a client may set, and sets the others.
+// Runs are the runs of workspaces, with what people can do about them.
+type Runs struct {
+	*shared
+	pools            *Pools
+	forceCancelAfter time.Duration
+	queue            *queue
+	transitions      *transitions
+}
+
+// Create queues a run of a workspace. It takes the fields of r that a client may set, and sets the others.
 // If the same actor repeats the request within seconds, it returns the same run, as long as that has not ended.
-func (s *Service) CreateRun(a *Actor, workspace string, r record.Run) (out *record.Run, err error) {
+func (s *Runs) Create(a *Actor, workspace string, r record.Run) (out *record.Run, err error) {
 	err = s.audited(a, "run.create", workspace, func(tx *store.Tx) error {
 		w, err := a.allowed(tx, workspace, needPlan)
 		if err != nil {
 			return err
 		}
-		if err := s.checkRun(tx, a, w, &r); err != nil {
+		if err := s.check(tx, a, w, &r); err != nil {
 			return err
 		}
-		if out = s.sameRun(tx, a, w, &r); out != nil {
+		if out = s.same(tx, a, w, &r); out != nil {
 			return nil
 		}
 		r.CreatedBy = a.ID()
-		out, err = s.makeRun(tx, w, &r)
+		out, err = s.transitions.makeRun(tx, w, &r)
 		return err
 	})
 	return out, err
 }
 
-// checkRun completes and validates a client's request for a run.
-func (s *Service) checkRun(tx *store.Tx, a *Actor, w *record.Workspace, r *record.Run) error {
+// check completes and validates a client's request for a run.
+func (s *Runs) check(tx *store.Tx, a *Actor, w *record.Workspace, r *record.Run) error {
 	if r.Configuration == "" {
 		if r.Configuration = w.CurrentConfiguration; r.Configuration == "" {
 			return invalid("Configuration version is missing: upload a configuration to the workspace first")
@@ -75,9 +84,9 @@ func (s *Service) checkRun(tx *store.Tx, a *Actor, w *record.Workspace, r *recor
 // maxRepeated is how many of a workspace's newest runs are searched for the run of a repeated request.
 const maxRepeated = 100
 
-// sameRun returns the run that the same request created moments ago, or nil. Other runs may have been created
+// same returns the run that the same request created moments ago, or nil. Other runs may have been created
 // since.
-func (s *Service) sameRun(tx *store.Tx, a *Actor, w *record.Workspace, r *record.Run) *record.Run {
+func (s *Runs) same(tx *store.Tx, a *Actor, w *record.Workspace, r *record.Run) *record.Run {
 	for _, id := range runs.Newest(tx, "workspace", maxRepeated, w.ID) {
 		last, err := runs.Get(tx, id)
 		if err != nil || s.now().Sub(last.CreatedAt) >= repeated {
@@ -99,14 +108,14 @@ func (s *Service) sameRun(tx *store.Tx, a *Actor, w *record.Workspace, r *record
 }
 
 // makeRun records a new run.
-func (s *Service) makeRun(tx *store.Tx, w *record.Workspace, r *record.Run) (*record.Run, error) {
+func (s *transitions) makeRun(tx *store.Tx, w *record.Workspace, r *record.Run) (*record.Run, error) {
 	number, err := tx.Next("run")
 	if err != nil {
 		return nil, err
 	}
 	run := *r
 	run.ID, run.Workspace, run.Organization, run.Number = newID("run"), w.ID, w.Organization, number
-	run.Status, run.CreatedAt, run.EngineVersion = record.Pending, s.now().UTC(), s.opts.Version
+	run.Status, run.CreatedAt, run.EngineVersion = record.Pending, s.now().UTC(), s.version
 	run.Plan = record.Phase{ID: newID("plan"), Status: record.PhasePending, LogSecret: newSecret()}
 	run.Apply = record.Phase{ID: newID("apply"), Status: record.PhasePending, LogSecret: newSecret()}
 	run.Times = map[record.RunStatus]time.Time{record.Pending: run.CreatedAt}
@@ -123,18 +132,18 @@ func (s *Service) makeRun(tx *store.Tx, w *record.Workspace, r *record.Run) (*re
 			return nil, err
 		}
 	}
-	if err := s.notify(tx, &run, "run:created", "Run Created", run.CreatedBy); err != nil {
+	if err := s.notifications.notify(tx, &run, "run:created", "Run Created", run.CreatedBy); err != nil {
 		return nil, err
 	}
 	tx.After(func() {
-		s.opts.Became(run.Status)
+		s.became(run.Status)
 		s.queue.changed(run.ID)
 	})
 	return &run, nil
 }
 
 // remark adds an entry to the history of a run.
-func (s *Service) remark(tx *store.Tx, r *record.Run, action, description, actor string) error {
+func (s *transitions) remark(tx *store.Tx, r *record.Run, action, description, actor string) error {
 	return runNotes.Put(tx, &record.RunNote{
 		ID: newID("re"), Run: r.ID, Action: action, Description: description, Actor: actor, CreatedAt: s.now().UTC(),
 	})
@@ -147,8 +156,8 @@ type RunView struct {
 	Permissions record.Permissions
 }
 
-// FindRun returns a run.
-func (s *Service) FindRun(a *Actor, id string) (v *RunView, err error) {
+// Find returns a run.
+func (s *Runs) Find(a *Actor, id string) (v *RunView, err error) {
 	err = s.store.View(func(tx *store.Tx) error { v, err = a.runView(tx, id); return err })
 	return v, told(err)
 }
@@ -164,8 +173,8 @@ func (a *Actor) runView(tx *store.Tx, id string) (*RunView, error) {
 	return nil, notFound("there is no run %q, or you have no access to it", id)
 }
 
-// RunOfPhase returns the run of a plan or an apply.
-func (s *Service) RunOfPhase(a *Actor, phase string) (v *RunView, err error) {
+// OfPhase returns the run of a plan or an apply.
+func (s *Runs) OfPhase(a *Actor, phase string) (v *RunView, err error) {
 	index := "plan"
 	if strings.HasPrefix(phase, "apply-") {
 		index = "apply"
@@ -183,8 +192,8 @@ func (s *Service) RunOfPhase(a *Actor, phase string) (v *RunView, err error) {
 	return v, told(err)
 }
 
-// Runs returns the runs of a workspace, newest first.
-func (s *Service) Runs(a *Actor, workspace string, limit int) (out []*RunView, err error) {
+// List returns the runs of a workspace, newest first.
+func (s *Runs) List(a *Actor, workspace string, limit int) (out []*RunView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		w, p, err := a.workspace(tx, workspace)
 		if err != nil {
@@ -205,8 +214,8 @@ func (s *Service) Runs(a *Actor, workspace string, limit int) (out []*RunView, e
 	return out, told(err)
 }
 
-// OrganizationRuns returns up to limit runs of an organization that the actor may see, newest first.
-func (s *Service) OrganizationRuns(a *Actor, organization string, limit int) (out []*RunView, err error) {
+// OfOrganization returns up to limit runs of an organization that the actor may see, newest first.
+func (s *Runs) OfOrganization(a *Actor, organization string, limit int) (out []*RunView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		o, err := a.organization(tx, organization)
 		if err != nil {
@@ -242,8 +251,8 @@ func (s *Service) OrganizationRuns(a *Actor, organization string, limit int) (ou
 	return out, told(err)
 }
 
-// RunHistory returns the history of a run, oldest entry first.
-func (s *Service) RunHistory(a *Actor, id string) (out []*record.RunNote, err error) {
+// History returns the history of a run, oldest entry first.
+func (s *Runs) History(a *Actor, id string) (out []*record.RunNote, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if _, err := a.runView(tx, id); err != nil {
 			return err
@@ -255,7 +264,7 @@ func (s *Service) RunHistory(a *Actor, id string) (out []*record.RunNote, err er
 }
 
 // Comments returns the comments on a run, oldest first.
-func (s *Service) Comments(a *Actor, id string) (out []*record.Comment, err error) {
+func (s *Runs) Comments(a *Actor, id string) (out []*record.Comment, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if _, err := a.runView(tx, id); err != nil {
 			return err
@@ -267,7 +276,7 @@ func (s *Service) Comments(a *Actor, id string) (out []*record.Comment, err erro
 }
 
 // FindComment returns a comment.
-func (s *Service) FindComment(a *Actor, id string) (c *record.Comment, err error) {
+func (s *Runs) FindComment(a *Actor, id string) (c *record.Comment, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if c, err = comments.Get(tx, id); err == nil {
 			_, err = a.runView(tx, c.Run)
@@ -280,8 +289,8 @@ func (s *Service) FindComment(a *Actor, id string) (c *record.Comment, err error
 	return c, told(err)
 }
 
-// FindRunNote returns an entry of a run's history.
-func (s *Service) FindRunNote(a *Actor, id string) (n *record.RunNote, err error) {
+// FindNote returns an entry of a run's history.
+func (s *Runs) FindNote(a *Actor, id string) (n *record.RunNote, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if n, err = runNotes.Get(tx, id); err == nil {
 			_, err = a.runView(tx, n.Run)
@@ -295,7 +304,7 @@ func (s *Service) FindRunNote(a *Actor, id string) (n *record.RunNote, err error
 }
 
 // Comment adds a comment to a run.
-func (s *Service) Comment(a *Actor, id, body string) (c *record.Comment, err error) {
+func (s *Runs) Comment(a *Actor, id, body string) (c *record.Comment, err error) {
 	if strings.TrimSpace(body) == "" || len(body) > 64<<10 {
 		return nil, invalid("Body must have between 1 byte and 64 KiB")
 	}
@@ -309,7 +318,7 @@ func (s *Service) Comment(a *Actor, id, body string) (c *record.Comment, err err
 	return c, err
 }
 
-func (s *Service) say(tx *store.Tx, a *Actor, run, body string) (*record.Comment, error) {
+func (s *Runs) say(tx *store.Tx, a *Actor, run, body string) (*record.Comment, error) {
 	c := &record.Comment{ID: newID("wsc"), Run: run, Body: body, Actor: a.ID(), CreatedAt: s.now().UTC()}
 	n := &record.RunNote{ID: newID("re"), Run: run, Action: "commented", Actor: a.ID(), Comment: c.ID,
 		CreatedAt: c.CreatedAt}

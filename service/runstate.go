@@ -10,8 +10,9 @@ import (
 
 // runState gives a run access to the state of its workspace.
 type runState struct {
-	s   *Service
-	run record.Run
+	*shared
+	outlines *outlines
+	run      record.Run
 	// changer is set for a change of objects in a workspace where the run is, or was, in progress: it is the ID of the
 	// user or team that makes the change.
 	changer string
@@ -22,7 +23,7 @@ func (t *runState) Read(context.Context) (data []byte, err error) {
 	if err != nil || v == nil {
 		return nil, err
 	}
-	return t.s.store.ReadAll(stateFile(v.ID))
+	return t.store.ReadAll(stateFile(v.ID))
 }
 
 // Providers implements State.
@@ -39,7 +40,7 @@ func (t *runState) Providers(context.Context) ([]string, error) {
 
 // current returns the current version; nil if there is none.
 func (t *runState) current() (v *record.StateVersion, err error) {
-	err = t.s.store.View(func(tx *store.Tx) error {
+	err = t.store.View(func(tx *store.Tx) error {
 		w, err := workspaces.Get(tx, t.run.Workspace)
 		if err != nil || w.CurrentState == "" {
 			return err
@@ -53,12 +54,12 @@ func (t *runState) current() (v *record.StateVersion, err error) {
 func (t *runState) Write(_ context.Context, data []byte) error {
 	v := &record.StateVersion{
 		ID: newID("sv"), Workspace: t.run.Workspace, Run: t.run.ID, Status: record.StateFinalized, Secret: newSecret(),
-		CreatedAt: t.s.now().UTC(), CreatedBy: t.run.CreatedBy,
+		CreatedAt: t.now().UTC(), CreatedBy: t.run.CreatedBy,
 	}
 	if t.changer != "" {
 		v.Run, v.CreatedBy = "", t.changer
 	}
-	w, err := t.s.store.Write(stateFile(v.ID), bytes.NewReader(data), int64(len(data)))
+	w, err := t.store.Write(stateFile(v.ID), bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func (t *runState) Write(_ context.Context, data []byte) error {
 		return err
 	}
 	v.Serial = text.serial
-	return told(t.s.store.Update(func(tx *store.Tx) error {
+	return told(t.store.Update(func(tx *store.Tx) error {
 		ws, err := workspaces.Get(tx, t.run.Workspace)
 		if err != nil {
 			return err
@@ -85,8 +86,8 @@ func (t *runState) Write(_ context.Context, data []byte) error {
 		if err := workspaces.Put(tx, ws); err != nil {
 			return err
 		}
-		tx.After(func() { t.s.enqueueStateOutline(v.ID) })
-		t.s.tellAfter(tx, ws)
+		tx.After(func() { t.outlines.enqueueStateOutline(v.ID) })
+		t.tellAfter(tx, ws)
 		return stateVersions.Put(tx, v)
 	}))
 }

@@ -8,23 +8,23 @@ import (
 )
 
 // Confirm approves the plan of a run; it is applied when the workspace's queue allows.
-func (s *Service) Confirm(a *Actor, id, comment string) error {
+func (s *Runs) Confirm(a *Actor, id, comment string) error {
 	return s.act(a, "run.apply", id, comment, needApply, func(tx *store.Tx, r *record.Run) error {
 		r.ConfirmedBy = a.ID()
-		return s.enter(tx, r, record.EventConfirmed, 0, a.ID())
+		return s.transitions.enter(tx, r, record.EventConfirmed, 0, a.ID())
 	})
 }
 
 // Discard discards the plan of a run: it will not be applied.
-func (s *Service) Discard(a *Actor, id, comment string) error {
+func (s *Runs) Discard(a *Actor, id, comment string) error {
 	return s.act(a, "run.discard", id, comment, needApply, func(tx *store.Tx, r *record.Run) error {
-		return s.enter(tx, r, record.EventDiscarded, 0, a.ID())
+		return s.transitions.enter(tx, r, record.EventDiscarded, 0, a.ID())
 	})
 }
 
 // Cancel cancels a run: at once if no phase of it is in progress; otherwise the phase is stopped as by an
 // interrupt.
-func (s *Service) Cancel(a *Actor, id, comment string) error {
+func (s *Runs) Cancel(a *Actor, id, comment string) error {
 	return s.act(a, "run.cancel", id, comment, needPlan, func(tx *store.Tx, r *record.Run) error {
 		if !r.Status.Cancelable() {
 			return conflict("the run is %s and cannot be canceled", r.Status)
@@ -34,10 +34,10 @@ func (s *Service) Cancel(a *Actor, id, comment string) error {
 			r.CancelAsked = s.now().UTC()
 		}
 		if !r.Status.Computes() {
-			return s.enter(tx, r, record.EventCanceled, 0, a.ID())
+			return s.transitions.enter(tx, r, record.EventCanceled, 0, a.ID())
 		}
 		if first {
-			if err := s.remark(tx, r, "cancel_requested", "", a.ID()); err != nil {
+			if err := s.transitions.remark(tx, r, "cancel_requested", "", a.ID()); err != nil {
 				return err
 			}
 		}
@@ -50,30 +50,30 @@ func (s *Service) Cancel(a *Actor, id, comment string) error {
 }
 
 // ForceCancel abandons a run that has not ended since it was canceled: its running operations become in doubt.
-func (s *Service) ForceCancel(a *Actor, id, comment string) error {
+func (s *Runs) ForceCancel(a *Actor, id, comment string) error {
 	return s.act(a, "run.force-cancel", id, comment, needAdmin, func(tx *store.Tx, r *record.Run) error {
 		if !s.ForceCancelable(r) {
-			return conflict("the run cannot be force-canceled: cancel it first, and wait %s", s.opts.ForceCancelAfter)
+			return conflict("the run cannot be force-canceled: cancel it first, and wait %s", s.forceCancelAfter)
 		}
 		tx.After(func() { s.queue.leave(r.ID) })
-		return s.remark(tx, r, "force_cancel_requested", "", a.ID())
+		return s.transitions.remark(tx, r, "force_cancel_requested", "", a.ID())
 	})
 }
 
 // ForceCancelable reports whether a run may be force-canceled.
-func (s *Service) ForceCancelable(r *record.Run) bool {
-	return r.Status.Computes() && !r.CancelAsked.IsZero() && s.now().Sub(r.CancelAsked) >= s.opts.ForceCancelAfter
+func (s *Runs) ForceCancelable(r *record.Run) bool {
+	return r.Status.Computes() && !r.CancelAsked.IsZero() && s.now().Sub(r.CancelAsked) >= s.forceCancelAfter
 }
 
 // ForceCancelAt returns the time from which a canceled run may be force-canceled.
-func (s *Service) ForceCancelAt(r *record.Run) time.Time {
-	return r.CancelAsked.Add(s.opts.ForceCancelAfter)
+func (s *Runs) ForceCancelAt(r *record.Run) time.Time {
+	return r.CancelAsked.Add(s.forceCancelAfter)
 }
 
 // ForceExecute discards the earlier runs of the workspace that a pending run waits for, so that it is planned next.
 // The error is ErrConflict if the run does not wait for another one, or if one before it is in progress: that one
 // must be canceled.
-func (s *Service) ForceExecute(a *Actor, id string) error {
+func (s *Runs) ForceExecute(a *Actor, id string) error {
 	return s.act(a, "run.force-execute", id, "", needApply, func(tx *store.Tx, r *record.Run) error {
 		if r.Status != record.Pending {
 			return conflict("the run is %s, and only a pending one can be executed by force", r.Status)
@@ -103,10 +103,10 @@ func (s *Service) ForceExecute(a *Actor, id string) error {
 			earlier = append(earlier, o)
 		}
 		for _, o := range earlier {
-			if err := s.remark(tx, o, "discarded", "the run "+r.ID+" was executed instead", a.ID()); err != nil {
+			if err := s.transitions.remark(tx, o, "discarded", "the run "+r.ID+" was executed instead", a.ID()); err != nil {
 				return err
 			}
-			if err := s.enter(tx, o, record.EventDiscarded, 0, a.ID()); err != nil {
+			if err := s.transitions.enter(tx, o, record.EventDiscarded, 0, a.ID()); err != nil {
 				return err
 			}
 		}
@@ -115,7 +115,7 @@ func (s *Service) ForceExecute(a *Actor, id string) error {
 }
 
 // act changes a run on behalf of an actor who needs a right.
-func (s *Service) act(a *Actor, action, id, comment string, n need, change func(*store.Tx, *record.Run) error) error {
+func (s *Runs) act(a *Actor, action, id, comment string, n need, change func(*store.Tx, *record.Run) error) error {
 	return s.audited(a, action, id, func(tx *store.Tx) error {
 		v, err := a.runView(tx, id)
 		if err != nil {
@@ -135,8 +135,18 @@ func (s *Service) act(a *Actor, action, id, comment string, n need, change func(
 	})
 }
 
+// transitions changes the status of runs. In the same transaction it changes what depends on the status: the
+// workspace, the history, notifications, and the runs that are triggered.
+type transitions struct {
+	*shared
+	notifications *Notifications
+	became        func(record.RunStatus)
+	version       string
+	queue         *queue
+}
+
 // enter applies an event to a run and to its workspace, in one transaction.
-func (s *Service) enter(tx *store.Tx, r *record.Run, k record.RunEventKind, o record.Outcome, actor string) error {
+func (s *transitions) enter(tx *store.Tx, r *record.Run, k record.RunEventKind, o record.Outcome, actor string) error {
 	if err := r.Enter(k, o, s.now().UTC()); err != nil {
 		return conflict("the run %s is %s", r.ID, r.Status)
 	}
@@ -159,20 +169,20 @@ func (s *Service) enter(tx *store.Tx, r *record.Run, k record.RunEventKind, o re
 		}
 	}
 	if trigger, message := triggerOf(r); trigger != "" {
-		if err := s.notify(tx, r, trigger, message, actor); err != nil {
+		if err := s.notifications.notify(tx, r, trigger, message, actor); err != nil {
 			return err
 		}
 	}
 	id, status := r.ID, r.Status
 	tx.After(func() {
-		s.opts.Became(status)
+		s.became(status)
 		s.queue.changed(id)
 	})
 	return workspaces.Put(tx, w)
 }
 
 // follow updates the workspace after an event of its run: the lock, and the current run that it shows.
-func (s *Service) follow(tx *store.Tx, w *record.Workspace, r *record.Run, k record.RunEventKind) error {
+func (s *transitions) follow(tx *store.Tx, w *record.Workspace, r *record.Run, k record.RunEventKind) error {
 	mine := w.Lock.Kind == "run" && w.Lock.ID == r.ID
 	locks := !r.PlanOnly && r.Status.Holds() && (!r.SavePlan || k == record.EventApplyQueued ||
 		r.Status == record.Applying)
@@ -202,7 +212,7 @@ func (s *Service) follow(tx *store.Tx, w *record.Workspace, r *record.Run, k rec
 
 // lockOfOthers returns the lock of a workspace after one of its runs has ended: that of another run in
 // progress, or none. While somebody changes objects of the state, the lock of the ended run remains.
-func (s *Service) lockOfOthers(tx *store.Tx, w *record.Workspace, ended *record.Run) (record.Lock, error) {
+func (s *transitions) lockOfOthers(tx *store.Tx, w *record.Workspace, ended *record.Run) (record.Lock, error) {
 	if !w.ObjectLocks {
 		return record.Lock{}, nil
 	}
@@ -223,7 +233,7 @@ func (s *Service) lockOfOthers(tx *store.Tx, w *record.Workspace, ended *record.
 
 // supersede discards the saved plans of a workspace when another run applies: they are based on an outdated
 // state.
-func (s *Service) supersede(tx *store.Tx, w *record.Workspace, by *record.Run) error {
+func (s *transitions) supersede(tx *store.Tx, w *record.Workspace, by *record.Run) error {
 	if w.ObjectLocks {
 		return nil // a plan stays valid as long as the objects that it depends on do
 	}
@@ -250,7 +260,7 @@ func (s *Service) supersede(tx *store.Tx, w *record.Workspace, by *record.Run) e
 }
 
 // nextRun returns the run that gets the workspace next; empty if there is none.
-func (s *Service) nextRun(tx *store.Tx, w *record.Workspace) string {
+func (s *transitions) nextRun(tx *store.Tx, w *record.Workspace) string {
 	for _, id := range runs.List(tx, "active", w.ID) {
 		if r, err := runs.Get(tx, id); err == nil && !r.PlanOnly && !r.SavePlan {
 			return r.ID
@@ -260,7 +270,7 @@ func (s *Service) nextRun(tx *store.Tx, w *record.Workspace) string {
 }
 
 // dropRun removes the records of a run.
-func (s *Service) dropRun(tx *store.Tx, r *record.Run) error {
+func (s *transitions) dropRun(tx *store.Tx, r *record.Run) error {
 	for _, id := range runNotes.List(tx, "run", r.ID) {
 		if err := runNotes.Delete(tx, id); err != nil {
 			return err

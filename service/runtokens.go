@@ -14,7 +14,7 @@ const runTokenTerm = 24 * time.Hour
 // makeRunToken makes the token of a phase, with which the programs of a run read the states that its workspace may
 // read. It is only in memory: it ends with the process of the service, after which the phase is started again, or
 // resumed, with another one. The caller revokes it with revokeRunToken.
-func (s *Service) makeRunToken(r *record.Run) string {
+func (s *Tokens) makeRunToken(r *record.Run) string {
 	token := newToken()
 	s.lent.Store(Hash(token), &record.Token{
 		ID: newID("at"), Hash: Hash(token), Kind: record.TokenRun, Owner: r.ID, Description: "run",
@@ -25,11 +25,11 @@ func (s *Service) makeRunToken(r *record.Run) string {
 }
 
 // revokeRunToken revokes the token of a phase.
-func (s *Service) revokeRunToken(token string) { s.lent.Delete(Hash(token)) }
+func (s *Tokens) revokeRunToken(token string) { s.lent.Delete(Hash(token)) }
 
 // findToken returns a token: that of a phase in progress, or a stored one. The error wraps store.ErrNotFound if there
 // is none.
-func (s *Service) findToken(tx *store.Tx, token string) (*record.Token, error) {
+func (s *Tokens) findToken(tx *store.Tx, token string) (*record.Token, error) {
 	hash := Hash(token)
 	if t, is := s.lent.Load(hash); is {
 		return t.(*record.Token), nil

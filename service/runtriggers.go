@@ -29,9 +29,14 @@ func (a *Actor) viewTrigger(tx *store.Tx, t *record.RunTrigger) (*RunTriggerView
 	return v, nil
 }
 
-// RunTriggers returns the triggers of a workspace: those that create runs in it or, with outbound, those by which its
+// RunTriggers make applied runs of one workspace create runs of others.
+type RunTriggers struct {
+	*shared
+}
+
+// List returns the triggers of a workspace: those that create runs in it or, with outbound, those by which its
 // runs create runs in others.
-func (s *Service) RunTriggers(a *Actor, workspace string, outbound bool) (out []*RunTriggerView, err error) {
+func (s *RunTriggers) List(a *Actor, workspace string, outbound bool) (out []*RunTriggerView, err error) {
 	index := "workspace"
 	if outbound {
 		index = "source"
@@ -57,8 +62,8 @@ func (s *Service) RunTriggers(a *Actor, workspace string, outbound bool) (out []
 	return out, told(err)
 }
 
-// RunTrigger returns a run trigger.
-func (s *Service) RunTrigger(a *Actor, id string) (v *RunTriggerView, err error) {
+// Find returns a run trigger.
+func (s *RunTriggers) Find(a *Actor, id string) (v *RunTriggerView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		t, err := runTriggers.Get(tx, id)
 		if err == nil {
@@ -72,9 +77,9 @@ func (s *Service) RunTrigger(a *Actor, id string) (v *RunTriggerView, err error)
 	return v, told(err)
 }
 
-// CreateRunTrigger makes each run that is applied in the workspace source create a run in another workspace, which uses
+// Create makes each run that is applied in the workspace source create a run in another workspace, which uses
 // the current configuration there. Chains of triggers must not lead back: they would create runs for ever.
-func (s *Service) CreateRunTrigger(a *Actor, workspace, source string) (v *RunTriggerView, err error) {
+func (s *RunTriggers) Create(a *Actor, workspace, source string) (v *RunTriggerView, err error) {
 	err = s.audited(a, "run-trigger.create", workspace, func(tx *store.Tx) error {
 		w, err := a.allowed(tx, workspace, needAdmin)
 		if err != nil {
@@ -140,8 +145,8 @@ func triggersLeadTo(tx *store.Tx, from, to string, seen map[string]bool) (bool, 
 	return false, nil
 }
 
-// DeleteRunTrigger removes a run trigger.
-func (s *Service) DeleteRunTrigger(a *Actor, id string) error {
+// Delete removes a run trigger.
+func (s *RunTriggers) Delete(a *Actor, id string) error {
 	return s.audited(a, "run-trigger.delete", id, func(tx *store.Tx) error {
 		t, err := runTriggers.Get(tx, id)
 		if err == nil {
@@ -171,7 +176,7 @@ func dropTriggers(tx *store.Tx, workspace string) error {
 
 // trigger creates the runs that an applied run triggers, in the transaction that records that it is applied. Workspaces
 // without a configuration, and those whose runs the clients carry out, are omitted.
-func (s *Service) trigger(tx *store.Tx, applied *record.Run) error {
+func (s *transitions) trigger(tx *store.Tx, applied *record.Run) error {
 	all, err := runTriggers.Select(tx, "source", applied.Workspace)
 	if err != nil || len(all) == 0 {
 		return err

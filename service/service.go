@@ -1,7 +1,7 @@
 // Package service manages workspaces and their states, and executes their runs: it checks permissions, orders
 // the runs, and decides how long their records are kept.
 //
-// It implements no protocol and no pages: service/tfe, service/httpstate and others do, with its methods. It
+// It implements no protocol and no pages: service/tfe, service/httpstate and others do, with its parts. It
 // does not plan or apply: the Engine does. A change is durable when the method that makes it returns without an
 // error.
 package service
@@ -50,8 +50,8 @@ type Options struct {
 	Became func(record.RunStatus)
 	// Mail says whether notifications can be sent by mail.
 	Mail bool
-	// Keep says how long records of the past are kept.
-	Retention Retention
+	// Retention says how long records of the past are kept.
+	Retention record.Retention
 	// ForceCancelAfter is the time between a cancellation and the first moment at which the run may be
 	// force-canceled; default 10 s.
 	ForceCancelAfter time.Duration
@@ -60,33 +60,54 @@ type Options struct {
 	RenewIdentity time.Duration
 }
 
-// Service manages workspaces and runs. Safe for concurrent use. Runs are executed while Run, which is called
-// once, is running.
+// Service manages workspaces and runs, by its parts. Safe for concurrent use. Runs are executed while Run, which is
+// called once, is running.
 type Service struct {
-	opts   Options
+	*shared
+	opts Options
+
+	Users         *Users
+	Logins        *Logins
+	Tokens        *Tokens
+	Organizations *Organizations
+	Memberships   *Memberships
+	Teams         *Teams
+	TeamAccess    *TeamAccess
+	Projects      *Projects
+
+	Workspaces     *Workspaces
+	Variables      *Variables
+	VariableSets   *VariableSets
+	Configurations *Configurations
+	States         *States
+	Objects        *Objects
+	Drift          *Drift
+	Doubts         *Doubts
+	Halts          *Halts
+	Notifications  *Notifications
+	RunTriggers    *RunTriggers
+	Retention      *Retention
+
+	Runs      *Runs
+	Plans     *Plans
+	Logs      *Logs
+	Timelines *Timelines
+	Identity  *Identity
+	Pools     *Pools
+	Audit     *AuditLog
+
+	queue       *queue
+	transitions *transitions
+	outlines    *outlines
+	watcher     *watcher
+}
+
+// shared is what all parts of the service use.
+type shared struct {
 	store  *store.Store
-	engine Engine
 	now    func() time.Time
 	log    *slog.Logger
-
-	queue     *queue
-	watcher   *watcher
-	logs      *logs
-	stream    *events.Stream
-	timelines timelines
-	// draining is held while the engine is told which pools are drained.
-	draining sync.Mutex
-
-	outlines outlines
-	uploads  queues
-	signing  sync.Mutex // held while a key is made
-	// documents is held while the document of a plan is made, because these documents are large.
-	documents sync.Mutex
-
-	outgoing chan struct{} // contains a value when there are notifications to send
-
-	lastUsed sync.Map // token ID -> the time of its last use that is recorded
-	lent     sync.Map // the tokens of running jobs, *record.Token by hash
+	stream *events.Stream
 }
 
 // New returns a service with its store. The caller calls Run, and closes the store after Run has returned.
@@ -113,26 +134,78 @@ func New(o Options) (*Service, error) {
 	if o.ForceCancelAfter == 0 {
 		o.ForceCancelAfter = 10 * time.Second
 	}
-	s := &Service{opts: o, store: o.Store, engine: o.Engine, now: o.Now, log: o.Logger, logs: newLogs(o.Store),
-		outgoing: make(chan struct{}, 1), stream: events.New(o.Now)}
-	s.outlines.wanted = make(chan func() error, 64)
-	s.queue, s.watcher = newQueue(s), newWatcher(s)
+	s := assemble(&o)
 	o.Store.OnUnsure(s.queue.requireReread)
 	return s, s.recover()
+}
+
+// assemble makes the parts of a service, and connects them.
+func assemble(o *Options) *Service {
+	c := &shared{store: o.Store, now: o.Now, log: o.Logger, stream: events.New(o.Now)}
+	s := &Service{shared: c, opts: *o, queue: newQueue(c, o.Plans, o.Applies), outlines: newOutlines(c)}
+	q := s.queue
+	assembleAccounts(s, c)
+	s.Notifications = &Notifications{shared: c, tokens: s.Tokens, mail: o.Mail, outgoing: make(chan struct{}, 1)}
+	s.transitions = &transitions{shared: c, notifications: s.Notifications, queue: q, became: o.Became,
+		version: o.Version}
+	s.Runs = &Runs{shared: c, queue: q, transitions: s.transitions, forceCancelAfter: o.ForceCancelAfter}
+	s.Logs = newLogs(c, q, s.Runs)
+	s.Timelines = &Timelines{shared: c, runs: s.Runs}
+	s.Pools = &Pools{shared: c, capacity: o.Capacity, runs: s.Runs, timelines: s.Timelines}
+	s.Runs.pools = s.Pools
+	s.Identity = &Identity{shared: c, host: o.Host, renewIdentity: o.RenewIdentity}
+	phases := &phases{shared: c, engine: o.Engine, host: o.Host, identity: s.Identity, tokens: s.Tokens,
+		timelines: s.Timelines, outlines: s.outlines, queue: q}
+	q.logs, q.notifications, q.phases, q.transitions, q.version = s.Logs, s.Notifications, phases, s.transitions, o.Version
+	s.Drift = &Drift{shared: c, notifications: s.Notifications, outlines: s.outlines, runs: s.Runs}
+	s.watcher = newWatcher(c, o.WatchReads)
+	s.watcher.drift, s.watcher.outlines, s.watcher.phases, s.watcher.queue = s.Drift, s.outlines, phases, q
+	s.watcher.engine = o.Engine
+	s.outlines.drift, s.outlines.queue = s.Drift, q
+	s.Workspaces = &Workspaces{shared: c, drift: s.Drift, runs: s.Runs, queue: q, transitions: s.transitions,
+		watcher: s.watcher}
+	uploads := &queues{}
+	s.Variables = &Variables{shared: c}
+	s.Configurations = &Configurations{shared: c, maxConfiguration: o.MaxConfiguration, queue: q,
+		transitions: s.transitions, uploads: uploads}
+	s.States = &States{shared: c, users: s.Users, outlines: s.outlines, maxState: o.MaxState, uploads: uploads}
+	s.Objects = &Objects{shared: c, engine: o.Engine, phases: phases, queue: q, transitions: s.transitions}
+	s.Doubts = &Doubts{shared: c, engine: o.Engine, phases: phases, queue: q, transitions: s.transitions,
+		timelines: s.Timelines, workspaces: s.Workspaces}
+	s.Halts = &Halts{shared: c, queue: q}
+	s.RunTriggers = &RunTriggers{shared: c}
+	s.Retention = &Retention{shared: c, retention: o.Retention, transitions: s.transitions}
+	s.Plans = &Plans{shared: c, engine: o.Engine, outlines: s.outlines, runs: s.Runs}
+	s.Audit = &AuditLog{shared: c}
+	return s
+}
+
+// assembleAccounts makes the parts that know people, organizations and tokens.
+func assembleAccounts(s *Service, c *shared) {
+	s.Tokens = &Tokens{shared: c}
+	s.Memberships = &Memberships{shared: c}
+	s.Teams = &Teams{shared: c, memberships: s.Memberships}
+	s.TeamAccess = &TeamAccess{shared: c}
+	s.Projects = &Projects{shared: c}
+	s.VariableSets = &VariableSets{shared: c}
+	s.Organizations = &Organizations{shared: c, memberships: s.Memberships, teams: s.Teams,
+		variableSets: s.VariableSets}
+	s.Users = &Users{shared: c, memberships: s.Memberships, organizations: s.Organizations}
+	s.Logins = &Logins{shared: c, memberships: s.Memberships, tokens: s.Tokens}
 }
 
 // Run executes runs until ctx ends. It then stops the phases in progress as by an interrupt, waits for them,
 // and returns.
 func (s *Service) Run(ctx context.Context) error {
-	s.applyDrains(ctx)
-	var outlining sync.WaitGroup
-	outlining.Go(func() { s.outlineWanted(ctx) })
-	outlining.Go(func() { s.sweep(ctx) })
-	outlining.Go(func() { s.watcher.run(ctx) })
+	s.Pools.applyDrains(ctx)
+	var others sync.WaitGroup
+	others.Go(func() { s.outlines.makeWanted(ctx) })
+	others.Go(func() { s.Retention.sweep(ctx) })
+	others.Go(func() { s.watcher.run(ctx) })
 	err := s.queue.run(ctx)
 	s.stream.Close()
-	outlining.Wait()
-	return errors.Join(err, s.logs.close())
+	others.Wait()
+	return errors.Join(err, s.Logs.close())
 }
 
 // alphabet has the characters of IDs.

@@ -18,11 +18,18 @@ type Person struct {
 	Groups          []string
 }
 
+// Logins check who people are, and issue tokens to them.
+type Logins struct {
+	*shared
+	memberships *Memberships
+	tokens      *Tokens
+}
+
 // SignIn returns the user for a person whose identity a provider has proved, and creates the user at the first
 // sign-in. Groups correspond to the teams of the organization that have the group as their SSO identity
 // (`sso-team-id`): the user joins those teams, and leaves other teams that have an SSO identity. The error is
 // ErrForbidden, and nothing is stored, if the person belongs to no team and has no invitation.
-func (s *Service) SignIn(p Person, organization, from string) (user string, err error) {
+func (s *Logins) SignIn(p Person, organization, from string) (user string, err error) {
 	if p.Issuer == "" || p.Subject == "" {
 		return "", invalid("The identity provider has not identified the person")
 	}
@@ -49,7 +56,7 @@ func (s *Service) SignIn(p Person, organization, from string) (user string, err 
 
 // person returns the user of a person, and creates one if necessary. It never returns a user that was created
 // in the service itself: a matching name at the provider does not prove the identity.
-func (s *Service) person(tx *store.Tx, p *Person) (*record.User, error) {
+func (s *Logins) person(tx *store.Tx, p *Person) (*record.User, error) {
 	known, err := users.Select(tx, "identity", Hash(store.Join(p.Issuer, p.Subject)))
 	if err != nil {
 		return nil, err
@@ -61,7 +68,7 @@ func (s *Service) person(tx *store.Tx, p *Person) (*record.User, error) {
 			if err := users.Put(tx, u); err != nil {
 				return nil, err
 			}
-			return u, s.accept(tx, u)
+			return u, s.memberships.accept(tx, u)
 		}
 		return u, nil
 	}
@@ -70,7 +77,7 @@ func (s *Service) person(tx *store.Tx, p *Person) (*record.User, error) {
 	if err := users.Put(tx, u); err != nil {
 		return nil, err
 	}
-	return u, s.accept(tx, u)
+	return u, s.memberships.accept(tx, u)
 }
 
 // freeName returns an unused user name: the wanted one, reduced to valid characters, with a number if
@@ -94,7 +101,7 @@ func freeName(tx *store.Tx, wanted string) string {
 }
 
 // joinGroups makes a user a member of exactly those teams with an SSO identity whose groups are given.
-func (s *Service) joinGroups(tx *store.Tx, u *record.User, organization string, groups []string) error {
+func (s *Logins) joinGroups(tx *store.Tx, u *record.User, organization string, groups []string) error {
 	o, err := organizations.Get(tx, strings.ToLower(organization))
 	if err != nil {
 		return err
@@ -111,7 +118,7 @@ func (s *Service) joinGroups(tx *store.Tx, u *record.User, organization string, 
 		switch {
 		case is && !was:
 			t.Users = append(t.Users, u.ID)
-			if err := s.belong(tx, o.Name, u); err != nil {
+			if err := s.memberships.belong(tx, o.Name, u); err != nil {
 				return err
 			}
 		case !is && was && (t.ID != o.Owners || len(t.Users) > 1): // an organization must keep its last owner

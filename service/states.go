@@ -27,10 +27,19 @@ type NewState struct {
 	State, JSON []byte
 }
 
-// CreateState creates a version of a state, which becomes the current one when its content has arrived. The
+// States are the versions of the states of workspaces.
+type States struct {
+	*shared
+	users    *Users
+	maxState int64
+	outlines *outlines
+	uploads  *queues
+}
+
+// Create creates a version of a state, which becomes the current one when its content has arrived. The
 // error is ErrConflict if the actor does not hold the lock of the workspace, or if the version does not follow
 // the current one.
-func (s *Service) CreateState(a *Actor, workspace string, n NewState) (*record.StateVersion, error) {
+func (s *States) Create(a *Actor, workspace string, n NewState) (*record.StateVersion, error) {
 	var out *record.StateVersion
 	err := s.audited(a, "state.create", workspace, func(tx *store.Tx) error {
 		w, err := a.allowed(tx, workspace, needWriteState)
@@ -71,18 +80,18 @@ func (s *Service) CreateState(a *Actor, workspace string, n NewState) (*record.S
 		return out, err
 	}
 	if n.JSON != nil {
-		if err := s.UploadStateJSON(out.Secret, bytes.NewReader(n.JSON), int64(len(n.JSON))); err != nil {
+		if err := s.UploadJSON(out.Secret, bytes.NewReader(n.JSON), int64(len(n.JSON))); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.UploadState(out.Secret, bytes.NewReader(n.State), int64(len(n.State))); err != nil {
+	if err := s.Upload(out.Secret, bytes.NewReader(n.State), int64(len(n.State))); err != nil {
 		return nil, err
 	}
-	return s.StateVersion(a, out.ID)
+	return s.Find(a, out.ID)
 }
 
-// MayCreateState checks that the actor may write the state of a workspace.
-func (s *Service) MayCreateState(a *Actor, workspace string) error {
+// MayCreate checks that the actor may write the state of a workspace.
+func (s *States) MayCreate(a *Actor, workspace string) error {
 	return told(s.store.View(func(tx *store.Tx) error {
 		_, err := a.allowed(tx, workspace, needWriteState)
 		return err
@@ -90,7 +99,7 @@ func (s *Service) MayCreateState(a *Actor, workspace string) error {
 }
 
 // mayWrite checks that the workspace is locked by the actor, or by the given run.
-func (s *Service) mayWrite(tx *store.Tx, a *Actor, w *record.Workspace, run string) error {
+func (s *States) mayWrite(tx *store.Tx, a *Actor, w *record.Workspace, run string) error {
 	l := w.Lock
 	switch {
 	case !l.Held():
@@ -110,7 +119,7 @@ func sameHolder(then, now record.Lock) bool {
 
 // follows checks that a version may follow the current one. If both are the same version, it returns the
 // current one.
-func (s *Service) follows(tx *store.Tx, w *record.Workspace, serial uint64, lineage, sum string,
+func (s *States) follows(tx *store.Tx, w *record.Workspace, serial uint64, lineage, sum string,
 	force bool) (*record.StateVersion, error) {
 	if w.CurrentState == "" {
 		return nil, nil //nolint:nilnil // a different version, which is allowed
@@ -133,24 +142,24 @@ func (s *Service) follows(tx *store.Tx, w *record.Workspace, serial uint64, line
 	return nil, nil //nolint:nilnil // as above
 }
 
-// UploadState stores the content of a version, which is found by the secret of its upload address. The version
+// Upload stores the content of a version, which is found by the secret of its upload address. The version
 // is the current one when this returns. size is the size that the client has announced, or -1 if it has
 // announced none.
-func (s *Service) UploadState(secret string, data io.Reader, size int64) error {
+func (s *States) Upload(secret string, data io.Reader, size int64) error {
 	defer s.uploads.take(Hash(secret))()
 	v, err := s.uploaded(secret)
 	if err != nil {
 		return err
 	}
 	if v.Status == record.StateFinalized {
-		return repeats(data, size, s.opts.MaxState, v.MD5,
+		return repeats(data, size, s.maxState, v.MD5,
 			conflict("the state version %s is complete, with different content", v.ID))
 	}
-	if err := fits(size, s.opts.MaxState); err != nil {
+	if err := fits(size, s.maxState); err != nil {
 		return err
 	}
 	described := *v
-	w, _, _, err := s.keepState(&described, data)
+	w, _, _, err := s.keep(&described, data)
 	if err != nil {
 		return err
 	}
@@ -190,15 +199,15 @@ func (s *Service) UploadState(secret string, data io.Reader, size int64) error {
 		if err := workspaces.Put(tx, ws); err != nil {
 			return err
 		}
-		tx.After(func() { s.enqueueStateOutline(v.ID) })
+		tx.After(func() { s.outlines.enqueueStateOutline(v.ID) })
 		s.tellAfter(tx, ws)
 		return stateVersions.Put(tx, v)
 	}))
 }
 
-// keepState stores the content of a version while it arrives, and extracts the properties that are recorded
+// keep stores the content of a version while it arrives, and extracts the properties that are recorded
 // with it. wrong says why the content is not a state.
-func (s *Service) keepState(v *record.StateVersion, data io.Reader) (w store.Written, text stateText, wrong,
+func (s *States) keep(v *record.StateVersion, data io.Reader) (w store.Written, text stateText, wrong,
 	err error) {
 	type outcome struct {
 		store.Written
@@ -207,7 +216,7 @@ func (s *Service) keepState(v *record.StateVersion, data io.Reader) (w store.Wri
 	read, write := io.Pipe()
 	kept := make(chan outcome, 1)
 	go func() { // the code below waits for it
-		w, err := s.store.Write(stateFile(v.ID), io.TeeReader(data, write), s.opts.MaxState)
+		w, err := s.store.Write(stateFile(v.ID), io.TeeReader(data, write), s.maxState)
 		_ = write.CloseWithError(err) // never fails
 		kept <- outcome{w, err}
 	}()
@@ -215,7 +224,7 @@ func (s *Service) keepState(v *record.StateVersion, data io.Reader) (w store.Wri
 		_ = read.Close() // never fails
 		o := <-kept
 		if w, err = o.Written, told(o.err); errors.Is(err, ErrTooLarge) {
-			err = &problem413{s.opts.MaxState}
+			err = &problem413{s.maxState}
 		}
 	}()
 	text, wrong = describe(v, read)
@@ -223,19 +232,19 @@ func (s *Service) keepState(v *record.StateVersion, data io.Reader) (w store.Wri
 	return
 }
 
-// UploadStateJSON stores the JSON form of a version; size is as for UploadState.
-func (s *Service) UploadStateJSON(secret string, data io.Reader, size int64) error {
+// UploadJSON stores the JSON form of a version; size is as for UploadState.
+func (s *States) UploadJSON(secret string, data io.Reader, size int64) error {
 	defer s.uploads.take(Hash(secret) + " json")()
 	v, err := s.uploaded(secret)
 	if err != nil {
 		return err
 	}
-	if err := fits(size, s.opts.MaxState); err != nil {
+	if err := fits(size, s.maxState); err != nil {
 		return err
 	}
-	if _, err := s.store.Write(jsonStateFile(v.ID), data, s.opts.MaxState); err != nil {
+	if _, err := s.store.Write(jsonStateFile(v.ID), data, s.maxState); err != nil {
 		if errors.Is(err, store.ErrTooLarge) {
-			return &problem413{s.opts.MaxState}
+			return &problem413{s.maxState}
 		}
 		return told(err)
 	}
@@ -249,7 +258,7 @@ func (s *Service) UploadStateJSON(secret string, data io.Reader, size int64) err
 	}))
 }
 
-func (s *Service) uploaded(secret string) (v *record.StateVersion, err error) {
+func (s *States) uploaded(secret string) (v *record.StateVersion, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if v, err = stateVersions.Find(tx, "secret", Hash(secret)); err != nil ||
 			s.now().Sub(v.CreatedAt) >= uploadTerm {
@@ -263,8 +272,8 @@ func (s *Service) uploaded(secret string) (v *record.StateVersion, err error) {
 	return v, told(err)
 }
 
-// StateVersion returns a version of a state.
-func (s *Service) StateVersion(a *Actor, id string) (v *record.StateVersion, err error) {
+// Find returns a version of a state.
+func (s *States) Find(a *Actor, id string) (v *record.StateVersion, err error) {
 	err = s.store.View(func(tx *store.Tx) error { v, err = a.stateVersion(tx, id, needOutputs); return err })
 	return v, told(err)
 }
@@ -278,8 +287,8 @@ func (a *Actor) stateVersion(tx *store.Tx, id string, n need) (*record.StateVers
 	return v, err
 }
 
-// CurrentState returns the current version of a workspace's state. The error is ErrNotFound if there is none.
-func (s *Service) CurrentState(a *Actor, workspace string) (v *record.StateVersion, err error) {
+// Current returns the current version of a workspace's state. The error is ErrNotFound if there is none.
+func (s *States) Current(a *Actor, workspace string) (v *record.StateVersion, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		w, err := a.allowed(tx, workspace, needOutputs)
 		if err != nil {
@@ -294,8 +303,8 @@ func (s *Service) CurrentState(a *Actor, workspace string) (v *record.StateVersi
 	return v, told(err)
 }
 
-// StateVersions returns the versions of a workspace's state, newest first.
-func (s *Service) StateVersions(a *Actor, workspace string) (out []*record.StateVersion, err error) {
+// List returns the versions of a workspace's state, newest first.
+func (s *States) List(a *Actor, workspace string) (out []*record.StateVersion, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if _, err := a.allowed(tx, workspace, needOutputs); err != nil {
 			return err
@@ -314,8 +323,8 @@ func (s *Service) StateVersions(a *Actor, workspace string) (out []*record.State
 	return out, told(err)
 }
 
-// StateOutput returns an output of a state version, with its value.
-func (s *Service) StateOutput(a *Actor, id string) (o *record.Output, err error) {
+// Output returns an output of a state version, with its value.
+func (s *States) Output(a *Actor, id string) (o *record.Output, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		for _, sv := range stateVersions.List(tx, "output", id) {
 			v, err := a.stateVersion(tx, sv, needOutputs)
@@ -334,9 +343,9 @@ func (s *Service) StateOutput(a *Actor, id string) (o *record.Output, err error)
 	return o, told(err)
 }
 
-// DownloadState returns a reader of the exact content of a version. The caller closes it. The content is
+// Download returns a reader of the exact content of a version. The caller closes it. The content is
 // complete when Read returns io.EOF.
-func (s *Service) DownloadState(a *Actor, id string) (data io.ReadCloser, v *record.StateVersion, err error) {
+func (s *States) Download(a *Actor, id string) (data io.ReadCloser, v *record.StateVersion, err error) {
 	err = s.store.View(func(tx *store.Tx) error { v, err = a.stateVersion(tx, id, needReadState); return err })
 	if err != nil {
 		return nil, nil, told(err)
@@ -345,8 +354,8 @@ func (s *Service) DownloadState(a *Actor, id string) (data io.ReadCloser, v *rec
 	return data, v, told(err)
 }
 
-// DownloadStateJSON returns the JSON form of a version.
-func (s *Service) DownloadStateJSON(a *Actor, id string) (data []byte, err error) {
+// DownloadJSON returns the JSON form of a version.
+func (s *States) DownloadJSON(a *Actor, id string) (data []byte, err error) {
 	var v *record.StateVersion
 	err = s.store.View(func(tx *store.Tx) error { v, err = a.stateVersion(tx, id, needReadState); return err })
 	if err != nil {

@@ -9,8 +9,14 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Teams returns the teams of an organization.
-func (s *Service) Teams(a *Actor, organization string) (out []*record.Team, err error) {
+// Teams are the teams of organizations.
+type Teams struct {
+	*shared
+	memberships *Memberships
+}
+
+// List returns the teams of an organization.
+func (s *Teams) List(a *Actor, organization string) (out []*record.Team, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		o, err := a.organization(tx, organization)
 		if err != nil {
@@ -36,15 +42,15 @@ func (a *Actor) knows(t *record.Team, o *record.Organization) bool {
 	return slices.ContainsFunc(a.teams, func(mine *record.Team) bool { return mine.ID == t.ID })
 }
 
-// Team returns a team.
-func (s *Service) Team(a *Actor, id string) (t *record.Team, err error) {
+// Find returns a team.
+func (s *Teams) Find(a *Actor, id string) (t *record.Team, err error) {
 	err = s.store.View(func(tx *store.Tx) error { t, _, err = a.team(tx, id); return err })
 	return t, told(err)
 }
 
-// TeamNamed returns the team of an organization with a name.
-func (s *Service) TeamNamed(a *Actor, organization, name string) (*record.Team, error) {
-	all, err := s.Teams(a, organization)
+// Named returns the team of an organization with a name.
+func (s *Teams) Named(a *Actor, organization, name string) (*record.Team, error) {
+	all, err := s.List(a, organization)
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +62,8 @@ func (s *Service) TeamNamed(a *Actor, organization, name string) (*record.Team, 
 	return nil, notFound("there is no team %q in %s, or you have no access to it", name, organization)
 }
 
-// TeamsOfUser returns the teams of a user, in all organizations.
-func (s *Service) TeamsOfUser(a *Actor, user string) (out []*record.Team, err error) {
+// OfUser returns the teams of a user, in all organizations.
+func (s *Teams) OfUser(a *Actor, user string) (out []*record.Team, err error) {
 	if !a.admin() {
 		return nil, forbidden("only administrators of the service may list the teams of users")
 	}
@@ -75,9 +81,9 @@ func (a *Actor) team(tx *store.Tx, id string) (*record.Team, *record.Organizatio
 	return nil, nil, notFound("there is no team %q, or you have no access to it", id)
 }
 
-// CreateTeam creates a team.
-func (s *Service) CreateTeam(a *Actor, t record.Team) (*record.Team, error) {
-	return s.storeTeam(a, t.Name, func(tx *store.Tx) (*record.Team, *record.Organization, error) {
+// Create creates a team.
+func (s *Teams) Create(a *Actor, t record.Team) (*record.Team, error) {
+	return s.put(a, t.Name, func(tx *store.Tx) (*record.Team, *record.Organization, error) {
 		o, err := a.organization(tx, t.Organization)
 		if err != nil {
 			return nil, nil, err
@@ -87,10 +93,10 @@ func (s *Service) CreateTeam(a *Actor, t record.Team) (*record.Team, error) {
 	})
 }
 
-// ChangeTeam changes the name of a team, its group and its rights in the organization. change gets the stored team,
+// Change changes the name of a team, its group and its rights in the organization. change gets the stored team,
 // within the transaction, so that two changes at the same time do not undo each other.
-func (s *Service) ChangeTeam(a *Actor, id string, change func(*record.Team) error) (*record.Team, error) {
-	return s.storeTeam(a, id, func(tx *store.Tx) (*record.Team, *record.Organization, error) {
+func (s *Teams) Change(a *Actor, id string, change func(*record.Team) error) (*record.Team, error) {
+	return s.put(a, id, func(tx *store.Tx) (*record.Team, *record.Organization, error) {
 		t, o, err := a.team(tx, id)
 		if err != nil {
 			return nil, nil, err
@@ -102,8 +108,8 @@ func (s *Service) ChangeTeam(a *Actor, id string, change func(*record.Team) erro
 	})
 }
 
-// storeTeam stores the team that make returns, with its organization, if the actor may change it.
-func (s *Service) storeTeam(a *Actor, object string,
+// put stores the team that make returns, with its organization, if the actor may change it.
+func (s *Teams) put(a *Actor, object string,
 	make func(*store.Tx) (*record.Team, *record.Organization, error)) (t *record.Team, err error) {
 	err = s.audited(a, "team.put", object, func(tx *store.Tx) error {
 		var o *record.Organization
@@ -129,7 +135,7 @@ func (s *Service) storeTeam(a *Actor, object string,
 
 // ChangeMembers adds users to a team or removes them. names has user names, IDs of users, or IDs of
 // memberships.
-func (s *Service) ChangeMembers(a *Actor, id string, names []string, remove bool) error {
+func (s *Teams) ChangeMembers(a *Actor, id string, names []string, remove bool) error {
 	return s.audited(a, "team.members", id, func(tx *store.Tx) error {
 		t, o, err := a.team(tx, id)
 		if err != nil {
@@ -162,7 +168,7 @@ func (s *Service) ChangeMembers(a *Actor, id string, names []string, remove bool
 				continue
 			}
 			t.Users = append(t.Users, u.ID)
-			if err := s.belong(tx, o.Name, u); err != nil {
+			if err := s.memberships.belong(tx, o.Name, u); err != nil {
 				return err
 			}
 		}
@@ -173,8 +179,8 @@ func (s *Service) ChangeMembers(a *Actor, id string, names []string, remove bool
 	})
 }
 
-// DeleteTeam removes a team with its rights and tokens.
-func (s *Service) DeleteTeam(a *Actor, id string) error {
+// Delete removes a team with its rights and tokens.
+func (s *Teams) Delete(a *Actor, id string) error {
 	return s.audited(a, "team.delete", id, func(tx *store.Tx) error {
 		t, o, err := a.team(tx, id)
 		switch {
@@ -185,11 +191,11 @@ func (s *Service) DeleteTeam(a *Actor, id string) error {
 		case !a.manages(o, manageTeams):
 			return forbidden("you are not allowed to change teams of %s", o.Name)
 		}
-		return s.dropTeam(tx, id)
+		return s.drop(tx, id)
 	})
 }
 
-func (s *Service) dropTeam(tx *store.Tx, id string) error {
+func (s *Teams) drop(tx *store.Tx, id string) error {
 	for _, access := range accesses.List(tx, "team", id) {
 		if err := accesses.Delete(tx, access); err != nil {
 			return err
@@ -203,8 +209,13 @@ func (s *Service) dropTeam(tx *store.Tx, id string) error {
 	return teams.Delete(tx, id)
 }
 
-// Accesses returns the rights of teams in a workspace or a project.
-func (s *Service) Accesses(a *Actor, on string) (out []*record.Access, err error) {
+// TeamAccess has the roles of teams in workspaces and projects.
+type TeamAccess struct {
+	*shared
+}
+
+// List returns the rights of teams in a workspace or a project.
+func (s *TeamAccess) List(a *Actor, on string) (out []*record.Access, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if err := a.mayGrant(tx, on, false); err != nil {
 			return err
@@ -215,8 +226,8 @@ func (s *Service) Accesses(a *Actor, on string) (out []*record.Access, err error
 	return out, told(err)
 }
 
-// Access returns a right of a team in a workspace or a project.
-func (s *Service) Access(a *Actor, id string) (x *record.Access, err error) {
+// Find returns a right of a team in a workspace or a project.
+func (s *TeamAccess) Find(a *Actor, id string) (x *record.Access, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if x, err = accesses.Get(tx, id); err != nil {
 			return notFound("there is no access %q", id)
@@ -273,18 +284,18 @@ func (a *Actor) projectRights(tx *store.Tx, p *record.Project) (most record.Proj
 	return most, nil
 }
 
-// CreateAccess grants a team a role in a workspace or a project.
-func (s *Service) CreateAccess(a *Actor, x record.Access) (*record.Access, error) {
-	return s.storeAccess(a, x.Team+" on "+x.On, func(*store.Tx) (*record.Access, error) {
+// Create grants a team a role in a workspace or a project.
+func (s *TeamAccess) Create(a *Actor, x record.Access) (*record.Access, error) {
+	return s.put(a, x.Team+" on "+x.On, func(*store.Tx) (*record.Access, error) {
 		x.ID = newID("tws")
 		return &x, nil
 	})
 }
 
-// ChangeAccess changes a granted role. change gets the stored one, within the transaction, so that two changes at the
+// Change changes a granted role. change gets the stored one, within the transaction, so that two changes at the
 // same time do not undo each other.
-func (s *Service) ChangeAccess(a *Actor, id string, change func(*record.Access) error) (*record.Access, error) {
-	return s.storeAccess(a, id, func(tx *store.Tx) (*record.Access, error) {
+func (s *TeamAccess) Change(a *Actor, id string, change func(*record.Access) error) (*record.Access, error) {
+	return s.put(a, id, func(tx *store.Tx) (*record.Access, error) {
 		x, err := accesses.Get(tx, id)
 		if err != nil {
 			return nil, notFound("there is no access %q", id)
@@ -296,8 +307,8 @@ func (s *Service) ChangeAccess(a *Actor, id string, change func(*record.Access) 
 	})
 }
 
-// storeAccess stores the access that make returns, if the actor may grant it.
-func (s *Service) storeAccess(a *Actor, object string, make func(*store.Tx) (*record.Access, error)) (
+// put stores the access that make returns, if the actor may grant it.
+func (s *TeamAccess) put(a *Actor, object string, make func(*store.Tx) (*record.Access, error)) (
 	x *record.Access, err error) {
 	err = s.audited(a, "access.put", object, func(tx *store.Tx) error {
 		if x, err = make(tx); err != nil {
@@ -340,8 +351,8 @@ func organizationOf(tx *store.Tx, on string) (string, error) {
 	return w.Organization, nil
 }
 
-// DeleteAccess revokes a role of a team.
-func (s *Service) DeleteAccess(a *Actor, id string) error {
+// Delete revokes a role of a team.
+func (s *TeamAccess) Delete(a *Actor, id string) error {
 	return s.audited(a, "access.delete", id, func(tx *store.Tx) error {
 		x, err := accesses.Get(tx, id)
 		if err != nil {

@@ -2,14 +2,22 @@ package service
 
 import (
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Tokens returns the tokens of a user, a team or an organization. Only their hashes are stored.
-func (s *Service) Tokens(a *Actor, kind, owner string) (out []*record.Token, err error) {
+// Tokens are the tokens with which requests are authenticated.
+type Tokens struct {
+	*shared
+	lastUsed sync.Map // token ID -> the time of its last use that is recorded
+	lent     sync.Map // the tokens of running jobs, *record.Token by hash
+}
+
+// List returns the tokens of a user, a team or an organization. Only their hashes are stored.
+func (s *Tokens) List(a *Actor, kind, owner string) (out []*record.Token, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if owner, err = a.mayTokens(tx, kind, owner); err != nil {
 			return err
@@ -20,8 +28,8 @@ func (s *Service) Tokens(a *Actor, kind, owner string) (out []*record.Token, err
 	return out, told(err)
 }
 
-// Token returns the record of a token by its ID.
-func (s *Service) Token(a *Actor, id string) (t *record.Token, err error) {
+// Find returns the record of a token by its ID.
+func (s *Tokens) Find(a *Actor, id string) (t *record.Token, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if t, err = tokens.Get(tx, id); err == nil {
 			_, err = a.mayTokens(tx, t.Kind, t.Owner)
@@ -55,9 +63,9 @@ func (a *Actor) mayTokens(tx *store.Tx, kind, owner string) (string, error) {
 	return "", notFound("there is no %s %q whose tokens you manage", kind, owner)
 }
 
-// CreateToken makes a token, which cannot be retrieved later. A team and an organization have only one token: a
+// Create makes a token, which cannot be retrieved later. A team and an organization have only one token: a
 // new one replaces it.
-func (s *Service) CreateToken(a *Actor, kind, owner, description string, expires time.Time) (token string,
+func (s *Tokens) Create(a *Actor, kind, owner, description string, expires time.Time) (token string,
 	kept *record.Token, err error) {
 	if !expires.IsZero() && !expires.After(s.now()) {
 		return "", nil, invalid("The token would have expired already")
@@ -88,8 +96,8 @@ func (s *Service) CreateToken(a *Actor, kind, owner, description string, expires
 	return token, kept, nil
 }
 
-// DeleteToken revokes a token.
-func (s *Service) DeleteToken(a *Actor, id string) error {
+// Delete revokes a token.
+func (s *Tokens) Delete(a *Actor, id string) error {
 	return s.audited(a, "token.delete", id, func(tx *store.Tx) error {
 		t, err := tokens.Get(tx, id)
 		if err == nil {

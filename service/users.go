@@ -8,8 +8,15 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
+// Users are the accounts of people.
+type Users struct {
+	*shared
+	memberships   *Memberships
+	organizations *Organizations
+}
+
 // Me returns the user of the actor; for the token of a team or an organization, a user that stands for it.
-func (s *Service) Me(a *Actor) record.User {
+func (s *Users) Me(a *Actor) record.User {
 	if a.User != nil {
 		return *a.User
 	}
@@ -19,7 +26,7 @@ func (s *Service) Me(a *Actor) record.User {
 // ChangeMe changes the name and the email address of the actor's own user; nil leaves one unchanged. Only
 // administrators of the service may do this: teams and invitations refer to people by both, and the service
 // does not verify that an address belongs to the user.
-func (s *Service) ChangeMe(a *Actor, name, email *string) (u *record.User, err error) {
+func (s *Users) ChangeMe(a *Actor, name, email *string) (u *record.User, err error) {
 	if !a.admin() {
 		return nil, forbidden("only administrators of the service may change users")
 	}
@@ -40,8 +47,8 @@ func (s *Service) ChangeMe(a *Actor, name, email *string) (u *record.User, err e
 	return u, err
 }
 
-// User returns a user who is in an organization of the actor.
-func (s *Service) User(a *Actor, id string) (u *record.User, err error) {
+// Find returns a user who is in an organization of the actor.
+func (s *Users) Find(a *Actor, id string) (u *record.User, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if u, err = users.Get(tx, id); err != nil {
 			return notFound("there is no user %q, or you have no access to it", id)
@@ -63,8 +70,8 @@ func (s *Service) User(a *Actor, id string) (u *record.User, err error) {
 	return u, told(err)
 }
 
-// CreateUser creates a user.
-func (s *Service) CreateUser(a *Actor, name, email string, admin bool) (u *record.User, err error) {
+// Create creates a user.
+func (s *Users) Create(a *Actor, name, email string, admin bool) (u *record.User, err error) {
 	if !a.admin() {
 		return nil, forbidden("only administrators of the service may create users")
 	}
@@ -76,13 +83,13 @@ func (s *Service) CreateUser(a *Actor, name, email string, admin bool) (u *recor
 		if err := users.Put(tx, u); err != nil {
 			return err
 		}
-		return s.accept(tx, u)
+		return s.memberships.accept(tx, u)
 	})
 	return u, err
 }
 
-// Users returns all users.
-func (s *Service) Users(a *Actor) (out []*record.User, err error) {
+// List returns all users.
+func (s *Users) List(a *Actor) (out []*record.User, err error) {
 	if !a.admin() {
 		return nil, forbidden("only administrators of the service may list all users")
 	}
@@ -98,9 +105,9 @@ func (s *Service) Users(a *Actor) (out []*record.User, err error) {
 	return out, told(err)
 }
 
-// DeleteUser removes a user with all tokens and memberships. The service keeps its last administrator, and an
+// Delete removes a user with all tokens and memberships. The service keeps its last administrator, and an
 // organization its last owner. What the user has done keeps the ID.
-func (s *Service) DeleteUser(a *Actor, id string) error {
+func (s *Users) Delete(a *Actor, id string) error {
 	return s.audited(a, "user.delete", id, func(tx *store.Tx) error {
 		if !a.admin() {
 			return forbidden("only administrators of the service may delete users")
@@ -165,9 +172,9 @@ type UserChange struct {
 	Admin, Disabled *bool
 }
 
-// ChangeUser changes a user. A disabled user cannot log in, and their tokens are refused, until the user is enabled
+// Change changes a user. A disabled user cannot log in, and their tokens are refused, until the user is enabled
 // again; what the user has begun continues. The service keeps its last administrator.
-func (s *Service) ChangeUser(a *Actor, id string, c UserChange) (u *record.User, err error) {
+func (s *Users) Change(a *Actor, id string, c UserChange) (u *record.User, err error) {
 	if !a.admin() {
 		return nil, forbidden("only administrators of the service may change users")
 	}
@@ -196,14 +203,14 @@ func (s *Service) ChangeUser(a *Actor, id string, c UserChange) (u *record.User,
 		if err := users.Put(tx, u); err != nil || c.Email == nil {
 			return err
 		}
-		return s.accept(tx, u)
+		return s.memberships.accept(tx, u)
 	})
 	return u, err
 }
 
-// ResetUser revokes all tokens and sessions of a user, removes the password, and returns a new token, which is also a
+// Reset revokes all tokens and sessions of a user, removes the password, and returns a new token, which is also a
 // password and cannot be retrieved later.
-func (s *Service) ResetUser(a *Actor, id string) (token string, err error) {
+func (s *Users) Reset(a *Actor, id string) (token string, err error) {
 	if !a.admin() {
 		return "", forbidden("only administrators of the service may reset users")
 	}
@@ -233,7 +240,7 @@ func (s *Service) ResetUser(a *Actor, id string) (token string, err error) {
 
 // Bootstrap creates the first user, an administrator, the first organization, and a token of the user, if there
 // is no user yet. The token cannot be retrieved later. It is empty if there was a user already.
-func (s *Service) Bootstrap(name, organization string) (token string, err error) {
+func (s *Users) Bootstrap(name, organization string) (token string, err error) {
 	none := true
 	err = s.store.View(func(tx *store.Tx) error {
 		for range users.All(tx) { //nolint:errcheck // one that cannot be read is one
@@ -259,7 +266,7 @@ func (s *Service) Bootstrap(name, organization string) (token string, err error)
 	if err != nil {
 		return "", told(err)
 	}
-	_, err = s.CreateOrganization(&Actor{Token: kept, User: u, From: "first start"}, organization, "")
+	_, err = s.organizations.Create(&Actor{Token: kept, User: u, From: "first start"}, organization, "")
 	return token, err
 }
 

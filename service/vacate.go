@@ -12,10 +12,10 @@ import (
 // vacating is how long a deletion waits for canceled plans to end.
 const vacating = 30 * time.Second
 
-// RemoveWorkspace deletes a workspace even if it still manages objects or is locked. It first cancels the runs
+// Remove deletes a workspace even if it still manages objects or is locked. It first cancels the runs
 // that are planning, which is safe because plans change nothing, and waits for them to end. While a run
 // applies, the error wraps ErrConflict: the objects that it creates would be lost.
-func (s *Service) RemoveWorkspace(ctx context.Context, a *Actor, id string) error {
+func (s *Workspaces) Remove(ctx context.Context, a *Actor, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, vacating)
 	defer cancel()
 	canceled := map[string]bool{}
@@ -28,7 +28,7 @@ func (s *Service) RemoveWorkspace(ctx context.Context, a *Actor, id string) erro
 			return err
 		}
 		if len(plans) == 0 || ctx.Err() != nil {
-			err := s.DeleteWorkspace(a, id, false)
+			err := s.Delete(a, id, false)
 			if !errors.Is(err, ErrConflict) || ctx.Err() != nil {
 				return err
 			}
@@ -41,18 +41,18 @@ func (s *Service) RemoveWorkspace(ctx context.Context, a *Actor, id string) erro
 				continue
 			}
 			canceled[run] = true
-			err := s.Cancel(a, run, "The workspace is deleted.")
+			err := s.runs.Cancel(a, run, "The workspace is deleted.")
 			if err != nil && !errors.Is(err, ErrConflict) { // ErrConflict: the run has ended meanwhile
 				return err
 			}
 		}
-		s.Changed(ctx, before)
+		s.runs.Changed(ctx, before)
 	}
 }
 
 // plansToEnd returns the runs of a workspace that are planning, or none if a run is applying: the deletion is
 // then refused, and must not cancel anything.
-func (s *Service) plansToEnd(a *Actor, id string) (plans []string, err error) {
+func (s *Workspaces) plansToEnd(a *Actor, id string) (plans []string, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		w, err := a.allowed(tx, id, needDelete)
 		if err != nil {

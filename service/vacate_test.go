@@ -29,17 +29,17 @@ func TestADeletionByForceEndsPlansFirst(t *testing.T) {
 	first, second := h.NewRun(w, nil), h.NewRun(w, nil) // the second plans as soon as the first is canceled
 	<-begun
 	planner := member(t, h, "planner", "plan", w.ID)
-	if err := h.RemoveWorkspace(t.Context(), planner, w.ID); !errors.Is(err, service.ErrForbidden) {
+	if err := h.Workspaces.Remove(t.Context(), planner, w.ID); !errors.Is(err, service.ErrForbidden) {
 		t.Errorf("deletion by somebody who may only plan: %v", err)
 	}
-	if v, err := h.FindRun(h.Admin, first.ID); err != nil || !v.CancelAsked.IsZero() {
+	if v, err := h.Runs.Find(h.Admin, first.ID); err != nil || !v.CancelAsked.IsZero() {
 		t.Errorf("a refused deletion has canceled the run: %+v, %v", v, err)
 	}
-	if err := h.RemoveWorkspace(t.Context(), h.Admin, w.ID); err != nil {
+	if err := h.Workspaces.Remove(t.Context(), h.Admin, w.ID); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{first.ID, second.ID} {
-		if _, err := h.FindRun(h.Admin, id); !errors.Is(err, service.ErrNotFound) {
+		if _, err := h.Runs.Find(h.Admin, id); !errors.Is(err, service.ErrNotFound) {
 			t.Errorf("a run of the deleted workspace: %v", err)
 		}
 	}
@@ -63,15 +63,15 @@ func TestADeletionByForceLeavesAnApplyAndThePlansBesideIt(t *testing.T) {
 	h.Engine.Mu.Unlock()
 	speculative := h.NewRun(w, func(r *record.Run) { r.PlanOnly = true })
 	<-begun
-	if err := h.RemoveWorkspace(t.Context(), h.Admin, w.ID); !errors.Is(err, service.ErrConflict) {
+	if err := h.Workspaces.Remove(t.Context(), h.Admin, w.ID); !errors.Is(err, service.ErrConflict) {
 		t.Errorf("deletion during an apply: %v", err)
 	}
-	if v, err := h.FindRun(h.Admin, speculative.ID); err != nil || !v.CancelAsked.IsZero() {
+	if v, err := h.Runs.Find(h.Admin, speculative.ID); err != nil || !v.CancelAsked.IsZero() {
 		t.Errorf("a refused deletion has canceled the run: %+v, %v", v, err)
 	}
 	close(goOn)
 	h.Await(apply.ID, record.Applied)
-	if err := h.RemoveWorkspace(t.Context(), h.Admin, w.ID); err != nil {
+	if err := h.Workspaces.Remove(t.Context(), h.Admin, w.ID); err != nil {
 		t.Error(err)
 	}
 }
@@ -91,7 +91,7 @@ func TestADeletionByForceEndsWithItsRequest(t *testing.T) {
 	w := h.NewWorkspace("one")
 	r := h.NewRun(w, nil)
 	<-begun
-	if err := h.RemoveWorkspace(ctx, h.Admin, w.ID); !errors.Is(err, service.ErrConflict) {
+	if err := h.Workspaces.Remove(ctx, h.Admin, w.ID); !errors.Is(err, service.ErrConflict) {
 		t.Errorf("deletion during a plan: %v", err)
 	}
 	close(goOn)

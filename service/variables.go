@@ -10,9 +10,14 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Variables returns the variables of a workspace or of a variable set. The values of sensitive variables are
+// Variables are the variables of workspaces and of variable sets.
+type Variables struct {
+	*shared
+}
+
+// List returns the variables of a workspace or of a variable set. The values of sensitive variables are
 // empty.
-func (s *Service) Variables(a *Actor, parent string) (out []*record.Variable, err error) {
+func (s *Variables) List(a *Actor, parent string) (out []*record.Variable, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if err := a.mayVariables(tx, parent, needReadVars); err != nil {
 			return err
@@ -26,9 +31,9 @@ func (s *Service) Variables(a *Actor, parent string) (out []*record.Variable, er
 	return out, told(err)
 }
 
-// EffectiveVariables returns the variables of a workspace and of the sets that apply to it, without those that others
+// Effective returns the variables of a workspace and of the sets that apply to it, without those that others
 // of the same key and category take precedence over. The values of sensitive variables are empty.
-func (s *Service) EffectiveVariables(a *Actor, workspace string) (out []*record.Variable, err error) {
+func (s *Variables) Effective(a *Actor, workspace string) (out []*record.Variable, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		w, err := a.allowed(tx, workspace, needReadVars)
 		if err != nil {
@@ -63,8 +68,8 @@ func hideValue(v *record.Variable) {
 	}
 }
 
-// Variable returns a variable, without its value if it is sensitive.
-func (s *Service) Variable(a *Actor, parent, id string) (v *record.Variable, err error) {
+// Find returns a variable, without its value if it is sensitive.
+func (s *Variables) Find(a *Actor, parent, id string) (v *record.Variable, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if err := a.mayVariables(tx, parent, needReadVars); err != nil {
 			return err
@@ -128,8 +133,8 @@ func (o *VariableSettings) apply(v *record.Variable) error {
 	return nil
 }
 
-// PutVariable creates a variable of a workspace or a variable set (if id is empty), or changes one.
-func (s *Service) PutVariable(a *Actor, parent, id string, o VariableSettings) (v *record.Variable, err error) {
+// Put creates a variable of a workspace or a variable set (if id is empty), or changes one.
+func (s *Variables) Put(a *Actor, parent, id string, o VariableSettings) (v *record.Variable, err error) {
 	err = s.audited(a, "variable.put", parent, func(tx *store.Tx) error {
 		if err := a.mayVariables(tx, parent, needWriteVars); err != nil {
 			return err
@@ -153,8 +158,8 @@ func (s *Service) PutVariable(a *Actor, parent, id string, o VariableSettings) (
 	return v, nil
 }
 
-// DeleteVariable removes a variable.
-func (s *Service) DeleteVariable(a *Actor, parent, id string) error {
+// Delete removes a variable.
+func (s *Variables) Delete(a *Actor, parent, id string) error {
 	return s.audited(a, "variable.delete", parent+"/"+id, func(tx *store.Tx) error {
 		if err := a.mayVariables(tx, parent, needWriteVars); err != nil {
 			return err
@@ -207,9 +212,14 @@ func (a *Actor) readsSet(tx *store.Tx, o *record.Organization, set *record.Varia
 	return false, nil
 }
 
-// VariableSets returns the variable sets of an organization; if a workspace is given, the ones that apply to
+// VariableSets are the variables that several workspaces of an organization share.
+type VariableSets struct {
+	*shared
+}
+
+// List returns the variable sets of an organization; if a workspace is given, the ones that apply to
 // it.
-func (s *Service) VariableSets(a *Actor, organization, workspace string) (out []*record.VariableSet, err error) {
+func (s *VariableSets) List(a *Actor, organization, workspace string) (out []*record.VariableSet, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		var w *record.Workspace
 		if workspace != "" {
@@ -237,15 +247,15 @@ func (s *Service) VariableSets(a *Actor, organization, workspace string) (out []
 	return out, told(err)
 }
 
-// VariableSet returns a variable set.
-func (s *Service) VariableSet(a *Actor, id string) (set *record.VariableSet, err error) {
+// Find returns a variable set.
+func (s *VariableSets) Find(a *Actor, id string) (set *record.VariableSet, err error) {
 	err = s.store.View(func(tx *store.Tx) error { set, _, err = a.set(tx, id); return err })
 	return set, told(err)
 }
 
-// CreateVariableSet creates a variable set.
-func (s *Service) CreateVariableSet(a *Actor, v record.VariableSet) (*record.VariableSet, error) {
-	return s.storeVariableSet(a, v.Name, func(tx *store.Tx) (*record.VariableSet, *record.Organization, error) {
+// Create creates a variable set.
+func (s *VariableSets) Create(a *Actor, v record.VariableSet) (*record.VariableSet, error) {
+	return s.put(a, v.Name, func(tx *store.Tx) (*record.VariableSet, *record.Organization, error) {
 		o, err := a.organization(tx, v.Organization)
 		if err != nil {
 			return nil, nil, err
@@ -255,11 +265,11 @@ func (s *Service) CreateVariableSet(a *Actor, v record.VariableSet) (*record.Var
 	})
 }
 
-// ChangeVariableSet changes a variable set. change gets the stored one, within the transaction, so that two changes at
+// Change changes a variable set. change gets the stored one, within the transaction, so that two changes at
 // the same time do not undo each other.
-func (s *Service) ChangeVariableSet(a *Actor, id string, change func(*record.VariableSet) error) (
+func (s *VariableSets) Change(a *Actor, id string, change func(*record.VariableSet) error) (
 	*record.VariableSet, error) {
-	return s.storeVariableSet(a, id, func(tx *store.Tx) (*record.VariableSet, *record.Organization, error) {
+	return s.put(a, id, func(tx *store.Tx) (*record.VariableSet, *record.Organization, error) {
 		v, o, err := a.set(tx, id)
 		if err != nil {
 			return nil, nil, err
@@ -268,8 +278,8 @@ func (s *Service) ChangeVariableSet(a *Actor, id string, change func(*record.Var
 	})
 }
 
-// storeVariableSet stores the set that make returns, with its organization, if the actor may change it.
-func (s *Service) storeVariableSet(a *Actor, object string,
+// put stores the set that make returns, with its organization, if the actor may change it.
+func (s *VariableSets) put(a *Actor, object string,
 	make func(*store.Tx) (*record.VariableSet, *record.Organization, error)) (v *record.VariableSet, err error) {
 	err = s.audited(a, "varset.put", object, func(tx *store.Tx) error {
 		var o *record.Organization
@@ -290,8 +300,8 @@ func (s *Service) storeVariableSet(a *Actor, object string,
 	return v, err
 }
 
-// AssignVariableSet adds workspaces and projects to those that use a variable set, or removes them.
-func (s *Service) AssignVariableSet(a *Actor, id string, workspaceIDs, projectIDs []string, remove bool) error {
+// Assign adds workspaces and projects to those that use a variable set, or removes them.
+func (s *VariableSets) Assign(a *Actor, id string, workspaceIDs, projectIDs []string, remove bool) error {
 	return s.audited(a, "varset.assign", id, func(tx *store.Tx) error {
 		set, o, err := a.set(tx, id)
 		if err != nil {
@@ -338,8 +348,8 @@ func assign(all []string, id string, remove bool) []string {
 	return append(all, id)
 }
 
-// DeleteVariableSet removes a variable set with its variables.
-func (s *Service) DeleteVariableSet(a *Actor, id string) error {
+// Delete removes a variable set with its variables.
+func (s *VariableSets) Delete(a *Actor, id string) error {
 	return s.audited(a, "varset.delete", id, func(tx *store.Tx) error {
 		_, o, err := a.set(tx, id)
 		if err != nil {
@@ -348,11 +358,11 @@ func (s *Service) DeleteVariableSet(a *Actor, id string) error {
 		if !a.manages(o, manageWorkspaces) {
 			return forbidden("you are not allowed to change variable sets of %s", o.Name)
 		}
-		return s.dropSet(tx, id)
+		return s.drop(tx, id)
 	})
 }
 
-func (s *Service) dropSet(tx *store.Tx, id string) error {
+func (s *VariableSets) drop(tx *store.Tx, id string) error {
 	for _, v := range variables.List(tx, "parent", id) {
 		if err := variables.Delete(tx, v); err != nil {
 			return err

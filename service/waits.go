@@ -33,7 +33,7 @@ func (q *queue) stateWith(looks func(*record.Run) bool) (*queueState, error) {
 		})
 	}
 	b := &queueState{
-		now: q.s.now(), plans: q.s.opts.Plans, applies: q.s.opts.Applies, stopped: q.stopped, runs: q.ordered,
+		now: q.now(), plans: q.plans, applies: q.applies, stopped: q.stopped, runs: q.ordered,
 		spaces: map[string]*record.Workspace{}, served: map[string]time.Time{}, seen: map[string]clientReads{},
 		halts: map[string]*record.Halt{}, objects: map[string]Wait{},
 	}
@@ -51,7 +51,7 @@ func (q *queue) stateWith(looks func(*record.Run) bool) (*queueState, error) {
 		}
 	}
 	q.mu.Unlock()
-	err := q.s.store.View(func(tx *store.Tx) error {
+	err := q.store.View(func(tx *store.Tx) error {
 		for _, r := range b.runs {
 			if _, known := b.spaces[r.Workspace]; known || !looks(r) {
 				continue
@@ -91,7 +91,7 @@ func (b *queueState) readHalts(tx *store.Tx) error {
 }
 
 // Tally returns the number of unfinished runs by status.
-func (s *Service) Tally() map[record.RunStatus]int {
+func (s *Runs) Tally() map[record.RunStatus]int {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	out := map[record.RunStatus]int{}
@@ -102,8 +102,8 @@ func (s *Service) Tally() map[record.RunStatus]int {
 }
 
 // Waits returns the reason why a run waits, with the runs that hold what it waits for.
-func (s *Service) Waits(ctx context.Context, a *Actor, id string) (Wait, error) {
-	v, err := s.FindRun(a, id)
+func (s *Runs) Waits(ctx context.Context, a *Actor, id string) (Wait, error) {
+	v, err := s.Find(a, id)
 	if err != nil {
 		return Wait{}, err
 	}
@@ -111,25 +111,25 @@ func (s *Service) Waits(ctx context.Context, a *Actor, id string) (Wait, error) 
 	if err != nil {
 		return Wait{}, err
 	}
-	return w, s.addHolders(ctx, a, &w)
+	return w, s.pools.addHolders(ctx, a, &w)
 }
 
 // WaitsFor is Waits for a run that was just read, without the holders.
-func (s *Service) WaitsFor(r *record.Run) (Wait, error) {
+func (s *Runs) WaitsFor(r *record.Run) (Wait, error) {
 	b, err := s.queue.stateWith(func(o *record.Run) bool { return o.Workspace == r.Workspace })
 	if err != nil {
 		return Wait{}, err
 	}
 	w := b.waits(r)
 	if w.Kind == "" && r.Status.Computes() {
-		list, err := s.shortages(r)
+		list, err := s.pools.shortages(r)
 		return shortageWait(list), err
 	}
 	return w, nil
 }
 
 // Queue returns the unfinished runs of an organization that the actor may see, by creation time.
-func (s *Service) Queue(a *Actor, organization string) (out []*RunView, err error) {
+func (s *Runs) Queue(a *Actor, organization string) (out []*RunView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		o, err := a.organization(tx, organization)
 		if err != nil {

@@ -21,7 +21,7 @@ import (
 func (s *Service) Stream() *events.Stream { return s.stream }
 
 // MaySee reports whether the actor may receive events about the runs of a workspace.
-func (s *Service) MaySee(a *Actor, workspace string) bool {
+func (s *Runs) MaySee(a *Actor, workspace string) bool {
 	err := s.store.View(func(tx *store.Tx) error {
 		_, err := a.allowed(tx, workspace, needReadRuns)
 		return err
@@ -30,7 +30,7 @@ func (s *Service) MaySee(a *Actor, workspace string) bool {
 }
 
 // tell publishes the change of a run.
-func (s *Service) tell(r *record.Run) {
+func (s *shared) tell(r *record.Run) {
 	data, err := json.Marshal(events.RunStatus{Status: r.Status})
 	if err != nil {
 		panic(err) // a string can always be marshalled
@@ -40,50 +40,53 @@ func (s *Service) tell(r *record.Run) {
 }
 
 // tellAfter publishes the change of a workspace once it is committed.
-func (s *Service) tellAfter(tx *store.Tx, w *record.Workspace) {
+func (s *shared) tellAfter(tx *store.Tx, w *record.Workspace) {
 	id := w.ID
 	tx.After(func() { s.stream.Publish(events.Event{Kind: events.WorkspaceChanged, Workspace: id}) })
 }
 
-// timelines has the recorders of the phases in progress, by phase ID.
-type timelines struct {
-	mu     sync.Mutex // guards the fields below
-	open   map[string]*timeline.Recorder
-	engine map[string]string // the service's run of each run of the engine
-	due    map[string]bool   // the phases about whose shortages an event will be published
+// Timelines are the timelines of the phases of runs. Those of phases in progress have a recorder.
+type Timelines struct {
+	*shared
+	runs *Runs
+
+	mu     sync.Mutex                    // guards the fields below
+	open   map[string]*timeline.Recorder // by phase ID
+	engine map[string]string             // the service's run of each run of the engine
+	due    map[string]bool               // the phases about whose shortages an event will be published
 }
 
-func (t *timelines) get(phase string) *timeline.Recorder {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.open[phase]
+func (s *Timelines) get(phase string) *timeline.Recorder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open[phase]
 }
 
 // all returns a copy of the timelines in progress, by phase.
-func (t *timelines) all() map[string]*timeline.Recorder {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return maps.Clone(t.open)
+func (s *Timelines) all() map[string]*timeline.Recorder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.open)
 }
 
-func (t *timelines) set(phase string, recorder *timeline.Recorder) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.open == nil {
-		t.open = map[string]*timeline.Recorder{}
+func (s *Timelines) set(phase string, recorder *timeline.Recorder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open = map[string]*timeline.Recorder{}
 	}
 	if recorder == nil {
-		delete(t.open, phase)
+		delete(s.open, phase)
 		return
 	}
-	t.open[phase] = recorder
+	s.open[phase] = recorder
 }
 
 // runOf returns the service's run of a run of the engine, while it is in progress; empty if there is none.
-func (t *timelines) runOf(engine string) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.engine[engine]
+func (s *Timelines) runOf(engine string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.engine[engine]
 }
 
 func timelineFile(phase string) string { return "timelines/" + phase }
@@ -96,22 +99,22 @@ func current(r *record.Run) *record.Phase {
 	return &r.Plan
 }
 
-// openTimeline returns the function that the engine calls with the timeline of a phase.
-func (s *Service) openTimeline(r *record.Run) func(*timeline.Recorder, string) {
+// begin returns the function that the engine calls with the timeline of a phase.
+func (s *Timelines) begin(r *record.Run) func(*timeline.Recorder, string) {
 	phase, workspace, run := current(r).ID, r.Workspace, r.ID
 	return func(b *timeline.Recorder, engine string) {
-		s.timelines.set(phase, b)
-		s.timelines.name(engine, run)
+		s.set(phase, b)
+		s.name(engine, run)
 		s.tellShortages(b, events.Event{Kind: events.ShortageChanged, Workspace: workspace, Run: run, Phase: phase})
 		s.stream.Publish(events.Event{Kind: events.TimelineBegun, Workspace: workspace, Run: run, Phase: phase})
 	}
 }
 
-// closeTimeline stores the timeline of an ended phase as a file. The timeline is only informative: the phase does
+// end stores the timeline of an ended phase as a file. The timeline is only informative: the phase does
 // not fail if the file cannot be written.
-func (s *Service) closeTimeline(r *record.Run) {
+func (s *Timelines) end(r *record.Run) {
 	phase := current(r).ID
-	b := s.timelines.get(phase)
+	b := s.get(phase)
 	if b == nil {
 		return
 	}
@@ -129,25 +132,25 @@ func (s *Service) closeTimeline(r *record.Run) {
 	if err != nil {
 		s.log.Warn("cannot store the timeline of a run", "run", r.ID, "error", err)
 	}
-	s.timelines.set(phase, nil)
-	s.timelines.unname(r.ID)
+	s.set(phase, nil)
+	s.unname(r.ID)
 }
 
 // name records which phase a run of the engine belongs to: permits are held under the name of the engine's run.
-func (t *timelines) name(engine, run string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.engine == nil {
-		t.engine = map[string]string{}
+func (s *Timelines) name(engine, run string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.engine == nil {
+		s.engine = map[string]string{}
 	}
-	t.engine[engine] = run
+	s.engine[engine] = run
 }
 
 // unname removes the engine's runs of a run.
-func (t *timelines) unname(run string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	maps.DeleteFunc(t.engine, func(_, of string) bool { return of == run })
+func (s *Timelines) unname(run string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.engine, func(_, of string) bool { return of == run })
 }
 
 // linesOfFile is the number of lines in the file of an ended phase's timeline: the pieces in the order of their
@@ -159,7 +162,7 @@ const linesOfFile = 4
 type timelineLines [linesOfFile][]byte
 
 // lines reads the timeline of an ended phase.
-func (s *Service) lines(phase string) (timelineLines, error) {
+func (s *Timelines) lines(phase string) (timelineLines, error) {
 	text, err := s.store.ReadAll(timelineFile(phase))
 	if err != nil {
 		return timelineLines{}, err
@@ -211,7 +214,7 @@ func (l *timelineLines) failures() (f failures, err error) {
 }
 
 // model reads the timeline of an ended phase, without its story.
-func (s *Service) model(phase string) (*timeline.Model, error) {
+func (s *Timelines) model(phase string) (*timeline.Model, error) {
 	lines, err := s.lines(phase)
 	if err != nil {
 		return nil, err
@@ -275,8 +278,8 @@ func failuresOf(each func(see func(*timeline.Vertex))) (f failures) {
 
 // Failures returns the operations of a run that failed or are in doubt, according to its timeline, each with
 // the operations that were skipped because of it. more is the number of failures that are not listed.
-func (s *Service) Failures(a *Actor, run string) (out []Failure, more int, err error) {
-	v, err := s.FindRun(a, run)
+func (s *Timelines) Failures(a *Actor, run string) (out []Failure, more int, err error) {
+	v, err := s.runs.Find(a, run)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -284,7 +287,7 @@ func (s *Service) Failures(a *Actor, run string) (out []Failure, more int, err e
 	if !v.Apply.Started.IsZero() {
 		phase = v.Apply.ID
 	}
-	if b := s.timelines.get(phase); b != nil {
+	if b := s.get(phase); b != nil {
 		if c := b.Counts(); c.Failed+c.Doubt == 0 {
 			return nil, 0, nil
 		}
@@ -303,17 +306,17 @@ func (s *Service) Failures(a *Actor, run string) (out []Failure, more int, err e
 }
 
 // timeOf returns the time since a run has begun, in milliseconds.
-func (s *Service) timeOf(b *timeline.Recorder) int64 { return s.now().UnixMilli() - b.Begun() }
+func (s *Timelines) timeOf(b *timeline.Recorder) int64 { return s.now().UnixMilli() - b.Begun() }
 
-// Timeline returns a function that writes a piece of a phase's timeline, as timeline.Model.Write does. live
-// means that the phase is still in progress: use FollowTimeline for the rest. The error is ErrNotFound if there
+// Read returns a function that writes a piece of a phase's timeline, as timeline.Model.Write does. live
+// means that the phase is still in progress: use Follow for the rest. The error is ErrNotFound if there
 // is no timeline.
-func (s *Service) Timeline(a *Actor, phase string, piece timeline.Piece) (write func(io.Writer) error, live bool,
+func (s *Timelines) Read(a *Actor, phase string, piece timeline.Piece) (write func(io.Writer) error, live bool,
 	err error) {
-	if _, err := s.RunOfPhase(a, phase); err != nil {
+	if _, err := s.runs.OfPhase(a, phase); err != nil {
 		return nil, false, err
 	}
-	if b := s.timelines.get(phase); b != nil {
+	if b := s.get(phase); b != nil {
 		return func(w io.Writer) error { return b.Write(w, piece, s.timeOf(b)) }, true, nil
 	}
 	lines, err := s.lines(phase)
@@ -328,18 +331,18 @@ func (s *Service) Timeline(a *Actor, phase string, piece timeline.Piece) (write 
 
 // TimelineReader reads the changes of the timeline of a phase in progress.
 type TimelineReader struct {
-	s        *Service
+	s        *Timelines
 	phase    string
 	recorder *timeline.Recorder
 }
 
-// FollowTimeline returns a reader of a phase's timeline, or nil if the phase is not in progress; then Timeline
+// Follow returns a reader of a phase's timeline, or nil if the phase is not in progress; then Timeline
 // has all of it. The caller checks at intervals that the actor still has access.
-func (s *Service) FollowTimeline(a *Actor, phase string) (*TimelineReader, error) {
-	if _, err := s.RunOfPhase(a, phase); err != nil {
+func (s *Timelines) Follow(a *Actor, phase string) (*TimelineReader, error) {
+	if _, err := s.runs.OfPhase(a, phase); err != nil {
 		return nil, err
 	}
-	b := s.timelines.get(phase)
+	b := s.get(phase)
 	if b == nil {
 		return nil, nil //nolint:nilnil // see the comment of the function
 	}
@@ -349,7 +352,7 @@ func (s *Service) FollowTimeline(a *Actor, phase string) (*TimelineReader, error
 // Next returns the changes since a cursor. It waits until there are some, or until ctx ends and returns its
 // error. over means that there will be no further changes.
 func (r *TimelineReader) Next(ctx context.Context, cursor uint64) (c *timeline.Changes, over bool, err error) {
-	ended := r.s.timelines.get(r.phase) != r.recorder
+	ended := r.s.get(r.phase) != r.recorder
 	if err := r.recorder.Wait(ctx, cursor); err != nil && !ended {
 		return nil, false, err
 	}

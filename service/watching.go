@@ -41,7 +41,15 @@ const (
 
 // watcher reads all objects of the workspaces with a drift period, in batches.
 type watcher struct {
-	s       *Service
+	*shared
+	drift    *Drift
+	engine   Engine
+	outlines *outlines
+	phases   *phases
+	queue    *queue
+	// watchReads is how many objects are read at the same time.
+	watchReads int
+
 	wakeups chan struct{}
 	jobs    sync.WaitGroup
 
@@ -49,8 +57,8 @@ type watcher struct {
 	busy map[string]time.Time // workspaces with a batch in progress, and its start
 }
 
-func newWatcher(s *Service) *watcher {
-	return &watcher{s: s, wakeups: make(chan struct{}, 1), busy: map[string]time.Time{}}
+func newWatcher(c *shared, reads int) *watcher {
+	return &watcher{shared: c, watchReads: reads, wakeups: make(chan struct{}, 1), busy: map[string]time.Time{}}
 }
 
 func (x *watcher) wake() {
@@ -75,7 +83,7 @@ func (x *watcher) run(ctx context.Context) {
 		}
 		watches, err := x.advance(ctx)
 		if err != nil {
-			x.s.log.Error("cannot read the watched workspaces; will retry", "error", err)
+			x.log.Error("cannot read the watched workspaces; will retry", "error", err)
 		}
 		if watches || err != nil {
 			timer.Reset(watchTick)
@@ -92,9 +100,9 @@ type due struct {
 // advance starts the due batches, the ones that are due for the longest first. watches reports whether any
 // workspace is watched.
 func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
-	now := x.s.now()
+	now := x.now()
 	var list []due
-	err = x.s.store.View(func(tx *store.Tx) error {
+	err = x.store.View(func(tx *store.Tx) error {
 		for w, err := range workspaces.LookThrough(tx) {
 			if err != nil {
 				return err
@@ -115,7 +123,7 @@ func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
 		}
 		return nil
 	})
-	if err != nil || len(list) == 0 || x.s.queue.plansWait() {
+	if err != nil || len(list) == 0 || x.queue.plansWait() {
 		return watches, err
 	}
 	slices.SortFunc(list, func(a, b due) int {
@@ -129,7 +137,7 @@ func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
 		if err != nil || b == nil {
 			x.leave(d.workspace)
 			if err != nil {
-				x.s.log.Error("cannot watch a workspace at present", "workspace", d.workspace, "error", err)
+				x.log.Error("cannot watch a workspace at present", "workspace", d.workspace, "error", err)
 			}
 			continue
 		}
@@ -147,10 +155,10 @@ func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
 func (x *watcher) take(workspace string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if _, is := x.busy[workspace]; is || len(x.busy) >= min(batchesAtOnce, x.s.opts.WatchReads) {
+	if _, is := x.busy[workspace]; is || len(x.busy) >= min(batchesAtOnce, x.watchReads) {
 		return false
 	}
-	x.busy[workspace] = x.s.now()
+	x.busy[workspace] = x.now()
 	return true
 }
 
@@ -195,9 +203,9 @@ type batch struct {
 
 // choose returns the next batch of a workspace; nil if the workspace cannot be read at present.
 func (x *watcher) choose(id string) (*batch, error) {
-	b := &batch{began: x.s.now().UTC()}
+	b := &batch{began: x.now().UTC()}
 	var v *record.StateVersion
-	err := x.s.store.View(func(tx *store.Tx) error {
+	err := x.store.View(func(tx *store.Tx) error {
 		w, err := workspaces.Get(tx, id)
 		if err != nil {
 			return err
@@ -224,7 +232,7 @@ func (x *watcher) choose(id string) (*batch, error) {
 	if err != nil || v == nil {
 		return nil, err
 	}
-	o, err := x.s.stateOutline(v)
+	o, err := x.outlines.stateOutline(v)
 	if err != nil {
 		return nil, err
 	}
@@ -331,15 +339,15 @@ func (x *watcher) read(ctx context.Context, b *batch) {
 	var err error
 	said := &limited{most: maxWatchLog}
 	if len(b.addresses) > 0 {
-		each := max(1, x.s.opts.WatchReads/batchesAtOnce)
-		_, err = x.s.work(ctx, b.run, &job{}, said, false, func(job *Job) (any, error) {
+		each := max(1, x.watchReads/batchesAtOnce)
+		_, err = x.phases.work(ctx, b.run, &job{}, said, false, func(job *Job) (any, error) {
 			job.Structured = false
-			job.Kept = filepath.Join(x.s.watchDir(b.workspace.ID), b.run.Configuration)
+			job.Kept = filepath.Join(x.drift.watchDir(b.workspace.ID), b.run.Configuration)
 			if err := onlyKept(job.Kept); err != nil {
 				return nil, err
 			}
 			var err error
-			found, err = x.s.engine.Watch(ctx, job, b.addresses, each)
+			found, err = x.engine.Watch(ctx, job, b.addresses, each)
 			return nil, err
 		})
 	}
@@ -353,14 +361,14 @@ func (x *watcher) read(ctx context.Context, b *batch) {
 		}
 		failure = strings.ToValidUTF8(failure[:min(len(failure), maxWatchLog)], "")
 	}
-	if err := x.s.noteBatch(b, found, failure); err != nil && !errors.Is(err, store.ErrNotFound) {
-		x.s.log.Error("cannot record the result of a batch; will read it again", "workspace", b.workspace.ID,
+	if err := x.drift.noteBatch(b, found, failure); err != nil && !errors.Is(err, store.ErrNotFound) {
+		x.log.Error("cannot record the result of a batch; will read it again", "workspace", b.workspace.ID,
 			"error", err)
 	}
 }
 
 // watchDir returns the directory in which the configuration for watching a workspace is kept.
-func (s *Service) watchDir(workspace string) string {
+func (s *Drift) watchDir(workspace string) string {
 	return filepath.Join(s.store.Dir(), "scratch", "watch-"+workspace)
 }
 

@@ -83,7 +83,7 @@ func (x *driftHarness) applies(state string, addresses ...string) func(*record.R
 // every watches the workspace, and starts a batch now.
 func (x *driftHarness) every(period time.Duration) {
 	x.t.Helper()
-	if _, err := x.ChangeWorkspace(x.Admin, x.w.ID, service.WorkspaceSettings{DriftPeriod: &period}); err != nil {
+	if _, err := x.Workspaces.Change(x.Admin, x.w.ID, service.WorkspaceSettings{DriftPeriod: &period}); err != nil {
 		x.t.Fatal(err)
 	}
 }
@@ -107,7 +107,7 @@ func (x *driftHarness) until(what string, is func(*service.Watched) bool) *servi
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	for until := time.Now().Add(30 * time.Second); ; <-again.C {
-		v, err := x.Watched(x.Admin, x.w.ID)
+		v, err := x.Drift.Watched(x.Admin, x.w.ID)
 		if err != nil {
 			x.t.Fatal(err)
 		}
@@ -154,7 +154,8 @@ func TestObjectsAreReadInBatchesThatAreSpreadOverThePeriod(t *testing.T) {
 	if !slices.Equal(first, second) || len(slices.Compact(slices.Sorted(slices.Values(first)))) != 120 {
 		t.Errorf("the rounds read %d objects: %v; %v", len(all), first, second)
 	}
-	if v, err := x.Watched(x.Admin, x.w.ID); err != nil || v.Ended.IsZero() || v.Oldest.IsZero() || v.Objects != 120 {
+	if v, err := x.Drift.Watched(x.Admin, x.w.ID); err != nil || v.Ended.IsZero() || v.Oldest.IsZero() ||
+		v.Objects != 120 {
 		t.Errorf("%+v, %v", v, err)
 	}
 }
@@ -207,7 +208,8 @@ func TestADriftedObjectIsKnownUntilItMatchesAgain(t *testing.T) {
 	if d := first.Drifted; d[0].Gone || !slices.Equal(d[0].Attributes, []string{"v"}) || !d[1].Gone {
 		t.Errorf("%+v", d)
 	}
-	if o, err := x.OverviewOf(x.Admin, x.w.ID); err != nil || o.Drifted != 2 || o.Attention != service.HasDrifted {
+	if o, err := x.Workspaces.OverviewOf(x.Admin, x.w.ID); err != nil || o.Drifted != 2 ||
+		o.Attention != service.HasDrifted {
 		t.Errorf("the overview: %+v, %v", o, err)
 	}
 	x.found <- []service.Found{{Address: thing(1), Attributes: []string{"id"}}}
@@ -219,7 +221,7 @@ func TestADriftedObjectIsKnownUntilItMatchesAgain(t *testing.T) {
 		t.Errorf("it has drifted since %s, and was seen %s", d.Since, d.Seen)
 	}
 	x.every(0)
-	if v, err := x.Watched(x.Admin, x.w.ID); err != nil || len(v.Drifted) > 0 || v.Period != 0 {
+	if v, err := x.Drift.Watched(x.Admin, x.w.ID); err != nil || len(v.Drifted) > 0 || v.Period != 0 {
 		t.Errorf("after watching was disabled: %+v, %v", v, err)
 	}
 }
@@ -289,7 +291,7 @@ func TestWhatCouldNotBeReadStaysAsItWasKnown(t *testing.T) {
 
 func TestNothingIsReadOfAWorkspaceThatAPersonHasLocked(t *testing.T) {
 	x := watch(t, 3)
-	if _, err := x.Lock(x.Admin, x.w.ID, "mine"); err != nil {
+	if _, err := x.Workspaces.Lock(x.Admin, x.w.ID, "mine"); err != nil {
 		t.Fatal(err)
 	}
 	x.every(time.Hour)
@@ -300,10 +302,10 @@ func TestNothingIsReadOfAWorkspaceThatAPersonHasLocked(t *testing.T) {
 	if b := x.next(); len(b) != 1 {
 		t.Errorf("the batch reads %v", b)
 	}
-	if v, err := x.Watched(x.Admin, other.ID); err != nil || v.Unwatched == "" || !v.Batch.IsZero() {
+	if v, err := x.Drift.Watched(x.Admin, other.ID); err != nil || v.Unwatched == "" || !v.Batch.IsZero() {
 		t.Errorf("%+v, %v", v, err)
 	}
-	if _, err := x.Unlock(x.Admin, other.ID); err != nil {
+	if _, err := x.Workspaces.Unlock(x.Admin, other.ID); err != nil {
 		t.Fatal(err)
 	}
 	if b := x.next(); len(b) != 3 {
@@ -357,15 +359,15 @@ func TestWhoMaySeeDriftAndWhoMayWatch(t *testing.T) {
 		"admin": {true, true, true},
 	} {
 		a := member(t, x.Harness, role, role, x.w.ID)
-		_, err := x.Watched(a, x.w.ID)
+		_, err := x.Drift.Watched(a, x.w.ID)
 		if (err == nil) != may.see {
 			t.Errorf("%s sees drift: %v", role, err)
 		}
-		_, err = x.ChangeWorkspace(a, x.w.ID, service.WorkspaceSettings{DriftPeriod: &period})
+		_, err = x.Workspaces.Change(a, x.w.ID, service.WorkspaceSettings{DriftPeriod: &period})
 		if (err == nil) != may.change || err != nil && !errors.Is(err, service.ErrForbidden) {
 			t.Errorf("%s enables watching: %v", role, err)
 		}
-		r, err := x.TakeOver(a, x.w.ID)
+		r, err := x.Drift.TakeOver(a, x.w.ID)
 		if (err == nil) != may.plan || err != nil && !errors.Is(err, service.ErrForbidden) {
 			t.Errorf("%s plans to take over what has drifted: %v", role, err)
 		}
@@ -395,7 +397,7 @@ func TestPeriodsAndWhatPlansReadAreChecked(t *testing.T) {
 		{DriftPeriod: servicetest.Ptr(30 * time.Second)}, {DriftPeriod: servicetest.Ptr(-time.Hour)},
 		{DriftPeriod: servicetest.Ptr(100 * 24 * time.Hour)}, {Refresh: servicetest.Ptr("some")},
 	} {
-		if _, err := x.ChangeWorkspace(x.Admin, x.w.ID, o); !errors.Is(err, service.ErrInvalid) {
+		if _, err := x.Workspaces.Change(x.Admin, x.w.ID, o); !errors.Is(err, service.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
@@ -410,9 +412,9 @@ func TestProgramsThatReadObjectsHaveATokenThatIsGoodMeanwhile(t *testing.T) {
 	x.Engine.WatchFunc = func(_ context.Context, j *service.Job, _ []string, _ int) ([]service.Found, error) {
 		for _, v := range j.Environment {
 			if token, is := strings.CutPrefix(v, "ATLAS_TOKEN="); is {
-				a, err := x.Authenticate(token, "")
+				a, err := x.Tokens.Authenticate(token, "")
 				if err == nil {
-					_, err = x.CurrentState(a, x.w.ID)
+					_, err = x.States.Current(a, x.w.ID)
 				}
 				tokens <- token
 				during <- err
@@ -427,7 +429,7 @@ func TestProgramsThatReadObjectsHaveATokenThatIsGoodMeanwhile(t *testing.T) {
 		t.Errorf("while objects are read: %v", err)
 	}
 	x.until("the batch is noted", func(v *service.Watched) bool { return !v.Batch.IsZero() })
-	if _, err := x.Authenticate(token, ""); !errors.Is(err, service.ErrUnauthorized) {
+	if _, err := x.Tokens.Authenticate(token, ""); !errors.Is(err, service.ErrUnauthorized) {
 		t.Errorf("afterwards: %v", err)
 	}
 }
@@ -457,7 +459,7 @@ func TestABatchLeavesTheTokenOfAResolutionAlone(t *testing.T) {
 		x.until("the batch is noted", func(v *service.Watched) bool { return !v.Batch.IsZero() })
 		for _, v := range j.Environment {
 			if token, is := strings.CutPrefix(v, "ATLAS_TOKEN="); is {
-				_, during = x.Authenticate(token, "")
+				_, during = x.Tokens.Authenticate(token, "")
 			}
 		}
 		return nil
@@ -467,7 +469,7 @@ func TestABatchLeavesTheTokenOfAResolutionAlone(t *testing.T) {
 	if with := <-begun; with != r.ID {
 		t.Fatalf("objects are read with %s, not with %s", with, r.ID)
 	}
-	if err := x.Resolve(t.Context(), x.Admin, x.w.ID, service.Resolution{Address: thing(0), ID: "0"}); err != nil {
+	if err := x.Doubts.Resolve(t.Context(), x.Admin, x.w.ID, service.Resolution{Address: thing(0), ID: "0"}); err != nil {
 		t.Error(err)
 	}
 	if during != nil {

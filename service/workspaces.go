@@ -16,8 +16,18 @@ type WorkspaceView struct {
 	Permissions record.Permissions
 }
 
-// Workspace returns a workspace by its ID.
-func (s *Service) Workspace(a *Actor, id string) (v *WorkspaceView, err error) {
+// Workspaces are the workspaces of organizations, with their settings, tags and locks.
+type Workspaces struct {
+	*shared
+	drift       *Drift
+	runs        *Runs
+	queue       *queue
+	transitions *transitions
+	watcher     *watcher
+}
+
+// Find returns a workspace by its ID.
+func (s *Workspaces) Find(a *Actor, id string) (v *WorkspaceView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		w, p, err := a.workspace(tx, id)
 		if err == nil {
@@ -28,8 +38,8 @@ func (s *Service) Workspace(a *Actor, id string) (v *WorkspaceView, err error) {
 	return v, told(err)
 }
 
-// WorkspaceNamed returns a workspace by its organization and name.
-func (s *Service) WorkspaceNamed(a *Actor, organization, name string) (v *WorkspaceView, err error) {
+// Named returns a workspace by its organization and name.
+func (s *Workspaces) Named(a *Actor, organization, name string) (v *WorkspaceView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		o, err := a.organization(tx, organization)
 		if err != nil {
@@ -91,9 +101,9 @@ func (f *WorkspaceFilter) matches(w *record.Workspace) bool {
 	return !slices.ContainsFunc(f.Without, has)
 }
 
-// Workspaces returns the workspaces of an organization that the actor may see and that match the filter, sorted
+// List returns the workspaces of an organization that the actor may see and that match the filter, sorted
 // by name.
-func (s *Service) Workspaces(a *Actor, organization string, f WorkspaceFilter) (out []*WorkspaceView, err error) {
+func (s *Workspaces) List(a *Actor, organization string, f WorkspaceFilter) (out []*WorkspaceView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		o, err := a.organization(tx, organization)
 		if err != nil {
@@ -120,8 +130,8 @@ func (s *Service) Workspaces(a *Actor, organization string, f WorkspaceFilter) (
 	return out, told(err)
 }
 
-// CreateWorkspace creates a workspace.
-func (s *Service) CreateWorkspace(a *Actor, organization string, o WorkspaceSettings) (v *WorkspaceView, err error) {
+// Create creates a workspace.
+func (s *Workspaces) Create(a *Actor, organization string, o WorkspaceSettings) (v *WorkspaceView, err error) {
 	name := ""
 	set(&name, o.Name)
 	err = s.audited(a, "workspace.create", organization+"/"+name, func(tx *store.Tx) error {
@@ -152,7 +162,7 @@ func (s *Service) CreateWorkspace(a *Actor, organization string, o WorkspaceSett
 }
 
 // settle applies settings, and checks that the actor may have the workspace in its project.
-func (s *Service) settle(tx *store.Tx, a *Actor, org *record.Organization, w *record.Workspace,
+func (s *Workspaces) settle(tx *store.Tx, a *Actor, org *record.Organization, w *record.Workspace,
 	o WorkspaceSettings) error {
 	if err := o.apply(w); err != nil {
 		return err
@@ -190,8 +200,8 @@ func (a *Actor) createsIn(tx *store.Tx, org *record.Organization, project string
 	return false, nil
 }
 
-// ChangeWorkspace changes settings of a workspace.
-func (s *Service) ChangeWorkspace(a *Actor, id string, o WorkspaceSettings) (v *WorkspaceView, err error) {
+// Change changes settings of a workspace.
+func (s *Workspaces) Change(a *Actor, id string, o WorkspaceSettings) (v *WorkspaceView, err error) {
 	err = s.audited(a, "workspace.change", id, func(tx *store.Tx) error {
 		w, err := a.allowed(tx, id, needAdmin)
 		if err != nil {
@@ -224,7 +234,7 @@ func (s *Service) ChangeWorkspace(a *Actor, id string, o WorkspaceSettings) (v *
 		tx.After(s.queue.wake)
 		tx.After(s.watcher.wake)
 		if w.DriftPeriod == 0 { // discard the findings: the workspace is no longer watched
-			if err := s.dropWatch(tx, w.ID); err != nil {
+			if err := s.drift.drop(tx, w.ID); err != nil {
 				return err
 			}
 		}
@@ -264,7 +274,7 @@ func noneInProgress(tx *store.Tx, w *record.Workspace) error {
 }
 
 // SetTags adds tags to a workspace, and removes others.
-func (s *Service) SetTags(a *Actor, id string, add []record.Tag, remove []string) error {
+func (s *Workspaces) SetTags(a *Actor, id string, add []record.Tag, remove []string) error {
 	return s.audited(a, "workspace.tags", id, func(tx *store.Tx) error {
 		w, err := a.allowed(tx, id, needAdmin)
 		if err != nil {
@@ -278,8 +288,8 @@ func (s *Service) SetTags(a *Actor, id string, add []record.Tag, remove []string
 	})
 }
 
-// TagWorkspaces adds a tag to workspaces: to all of them, or to none.
-func (s *Service) TagWorkspaces(a *Actor, tag string, ids []string) error {
+// Tag adds a tag to workspaces: to all of them, or to none.
+func (s *Workspaces) Tag(a *Actor, tag string, ids []string) error {
 	return s.audited(a, "workspace.tags", tag, func(tx *store.Tx) error {
 		for _, id := range ids {
 			w, err := a.allowed(tx, id, needAdmin)
@@ -298,7 +308,7 @@ func (s *Service) TagWorkspaces(a *Actor, tag string, ids []string) error {
 }
 
 // DeleteTags removes tags without a value from all workspaces of an organization.
-func (s *Service) DeleteTags(a *Actor, organization string, tags []string) error {
+func (s *Workspaces) DeleteTags(a *Actor, organization string, tags []string) error {
 	return s.audited(a, "organization.tags", organization, func(tx *store.Tx) error {
 		o, err := a.organization(tx, organization)
 		if err != nil {
@@ -325,9 +335,9 @@ func (s *Service) DeleteTags(a *Actor, organization string, tags []string) error
 	})
 }
 
-// DeleteWorkspace removes a workspace and all of its records. With safe, it refuses a workspace that manages
+// Delete removes a workspace and all of its records. With safe, it refuses a workspace that manages
 // objects or is locked.
-func (s *Service) DeleteWorkspace(a *Actor, id string, safe bool) error {
+func (s *Workspaces) Delete(a *Actor, id string, safe bool) error {
 	return s.audited(a, "workspace.delete", id, func(tx *store.Tx) error {
 		w, err := a.allowed(tx, id, needDelete)
 		if err != nil {
@@ -368,7 +378,7 @@ func (s *Service) DeleteWorkspace(a *Actor, id string, safe bool) error {
 }
 
 // drop removes a workspace and its records, and removes its files after the commit.
-func (s *Service) drop(tx *store.Tx, w *record.Workspace) error {
+func (s *Workspaces) drop(tx *store.Tx, w *record.Workspace) error {
 	var files []string
 	for _, id := range runs.List(tx, "workspace", w.ID) {
 		r, err := runs.Get(tx, id)
@@ -376,7 +386,7 @@ func (s *Service) drop(tx *store.Tx, w *record.Workspace) error {
 			return err
 		}
 		files = append(files, runFiles(r)...)
-		if err := s.dropRun(tx, r); err != nil {
+		if err := s.transitions.dropRun(tx, r); err != nil {
 			return err
 		}
 	}
@@ -410,7 +420,7 @@ func (s *Service) drop(tx *store.Tx, w *record.Workspace) error {
 	if err := dropTriggers(tx, w.ID); err != nil {
 		return err
 	}
-	if err := s.dropWatch(tx, w.ID); err != nil {
+	if err := s.drift.drop(tx, w.ID); err != nil {
 		return err
 	}
 	sets, err := variableSets.Select(tx, "organization", strings.ToLower(w.Organization))
@@ -437,7 +447,7 @@ func (s *Service) drop(tx *store.Tx, w *record.Workspace) error {
 }
 
 // EffectiveTags returns the tags of a workspace and of its project; those of the workspace take precedence.
-func (s *Service) EffectiveTags(a *Actor, id string) (out []record.Tag, err error) {
+func (s *Workspaces) EffectiveTags(a *Actor, id string) (out []record.Tag, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		w, _, err := a.workspace(tx, id)
 		if err != nil {
@@ -454,7 +464,7 @@ func (s *Service) EffectiveTags(a *Actor, id string) (out []record.Tag, err erro
 }
 
 // Consumers returns the workspaces whose runs may read the state of a workspace.
-func (s *Service) Consumers(a *Actor, id string) (out []*WorkspaceView, err error) {
+func (s *Workspaces) Consumers(a *Actor, id string) (out []*WorkspaceView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		w, _, err := a.workspace(tx, id)
 		if err != nil {
@@ -476,7 +486,7 @@ func (s *Service) Consumers(a *Actor, id string) (out []*WorkspaceView, err erro
 }
 
 // ChangeConsumers changes which workspaces may read the state of a workspace.
-func (s *Service) ChangeConsumers(a *Actor, id string, change func([]string) []string) error {
+func (s *Workspaces) ChangeConsumers(a *Actor, id string, change func([]string) []string) error {
 	return s.audited(a, "workspace.consumers", id, func(tx *store.Tx) error {
 		w, err := a.allowed(tx, id, needAdmin)
 		if err != nil {

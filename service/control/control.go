@@ -65,7 +65,7 @@ func Handler(svc *service.Service, log *slog.Logger) http.Handler {
 }
 
 type server struct {
-	*service.Service
+	svc *service.Service
 	log *slog.Logger
 }
 
@@ -80,7 +80,7 @@ func (s *server) actor(r *http.Request) (*service.Actor, string, error) {
 	if err != nil {
 		from = r.RemoteAddr
 	}
-	actor, err := s.Authenticate(token, from)
+	actor, err := s.svc.Tokens.Authenticate(token, from)
 	return actor, token, err
 }
 
@@ -159,7 +159,7 @@ func (c *counted) Write(p []byte) (int, error) {
 
 // backup streams a backup of the service.
 func (s *server) backup(r *http.Request, a *service.Actor) (any, error) {
-	return stream{"application/x-tar", func(w io.Writer) error { return s.Backup(r.Context(), a, w) }}, nil
+	return stream{"application/x-tar", func(w io.Writer) error { return s.svc.Backup(r.Context(), a, w) }}, nil
 }
 
 // statuses are the HTTP statuses of conditions.
@@ -189,7 +189,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // halt returns the halt of a workspace or of the service.
 func (s *server) halt(r *http.Request, a *service.Actor) (any, error) {
-	h, err := s.Halted(a, r.PathValue("workspace"))
+	h, err := s.svc.Halts.Find(a, r.PathValue("workspace"))
 	return map[string]any{"halt": h}, err
 }
 
@@ -203,7 +203,7 @@ func (s *server) setHalt(r *http.Request, a *service.Actor) (any, error) {
 		return nil, err
 	}
 	h := record.Halt{Reason: asked.Reason, Emergency: asked.Emergency}
-	if err := s.Halt(a, r.PathValue("workspace"), h); err != nil {
+	if err := s.svc.Halts.Halt(a, r.PathValue("workspace"), h); err != nil {
 		return nil, err
 	}
 	return s.halt(r, a)
@@ -211,7 +211,7 @@ func (s *server) setHalt(r *http.Request, a *service.Actor) (any, error) {
 
 // poolHalt returns the drain of a pool.
 func (s *server) poolHalt(r *http.Request, a *service.Actor) (any, error) {
-	all, err := s.DrainedPools(a)
+	all, err := s.svc.Pools.Drained(a)
 	return map[string]any{"halt": all[r.PathValue("pool")]}, err
 }
 
@@ -223,14 +223,14 @@ func (s *server) drainPool(r *http.Request, a *service.Actor) (any, error) {
 	if err := decode(r, &asked); err != nil {
 		return nil, err
 	}
-	if err := s.DrainPool(r.Context(), a, r.PathValue("pool"), asked.Reason); err != nil {
+	if err := s.svc.Pools.Drain(r.Context(), a, r.PathValue("pool"), asked.Reason); err != nil {
 		return nil, err
 	}
 	return s.poolHalt(r, a)
 }
 
 func (s *server) liftPool(r *http.Request, a *service.Actor) (any, error) {
-	return nil, s.LiftPool(r.Context(), a, r.PathValue("pool"))
+	return nil, s.svc.Pools.Lift(r.Context(), a, r.PathValue("pool"))
 }
 
 // decode decodes the body of a request.
@@ -244,7 +244,7 @@ func decode(r *http.Request, to any) error {
 }
 
 func (s *server) lift(r *http.Request, a *service.Actor) (any, error) {
-	return nil, s.Lift(a, r.PathValue("workspace"))
+	return nil, s.svc.Halts.Lift(a, r.PathValue("workspace"))
 }
 
 // waiting is the JSON form of the reason why a run waits.
@@ -294,7 +294,7 @@ func holders(all []service.Permit) (out []holder) {
 
 // wait returns the reason why a run waits; null if it does not wait.
 func (s *server) wait(r *http.Request, a *service.Actor) (any, error) {
-	w, err := s.Waits(r.Context(), a, r.PathValue("run"))
+	w, err := s.svc.Runs.Waits(r.Context(), a, r.PathValue("run"))
 	if err != nil || w.Kind == "" {
 		return map[string]any{"wait": nil}, err
 	}
@@ -317,7 +317,7 @@ type doubt struct {
 
 // doubts returns the operations in doubt of a workspace; more is the number of those that are not listed.
 func (s *server) doubts(r *http.Request, a *service.Actor) (any, error) {
-	d, err := s.DoubtsIn(a, r.PathValue("workspace"))
+	d, err := s.svc.Doubts.OfWorkspace(a, r.PathValue("workspace"))
 	if err != nil {
 		return nil, err
 	}
@@ -357,7 +357,7 @@ func (s *server) resolve(r *http.Request, a *service.Actor) (any, error) {
 		all = append(all, service.Resolution{Address: o.Address, ID: o.Created})
 	}
 	id := r.PathValue("workspace")
-	if err := s.Resolve(r.Context(), a, id, all...); err != nil {
+	if err := s.svc.Doubts.Resolve(r.Context(), a, id, all...); err != nil {
 		return nil, err
 	}
 	return s.doubts(r, a)
@@ -376,7 +376,7 @@ func (s *server) changeObjects(r *http.Request, a *service.Actor) (any, error) {
 	if err := decode(r, &asked); err != nil {
 		return nil, err
 	}
-	return nil, s.ChangeObjects(r.Context(), a, r.PathValue("workspace"), service.ObjectChange{
+	return nil, s.svc.Objects.Change(r.Context(), a, r.PathValue("workspace"), service.ObjectChange{
 		Operation: asked.Operation, Lineage: asked.Lineage, Serial: asked.Serial, Removed: asked.Removed,
 		State: asked.State, Wait: asked.Wait,
 	})

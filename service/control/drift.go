@@ -34,7 +34,7 @@ type driftedObject struct {
 }
 
 func (s *server) drift(r *http.Request, a *service.Actor) (any, error) {
-	w, err := s.Watched(a, r.PathValue("workspace"))
+	w, err := s.svc.Drift.Watched(a, r.PathValue("workspace"))
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func drifted(d *record.Drift) driftedObject {
 
 // adopt creates a run that writes the drift into the state.
 func (s *server) adopt(r *http.Request, a *service.Actor) (any, error) {
-	run, err := s.TakeOver(a, r.PathValue("workspace"))
+	run, err := s.svc.Drift.TakeOver(a, r.PathValue("workspace"))
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ const maxLock = 64 << 10
 // Handler serves the addresses below Prefix. Clients authenticate with a token, as the password of basic
 // authentication or as a bearer token.
 func Handler(s *service.Service, log *slog.Logger) http.Handler {
-	h := &server{s, log}
+	h := &server{s.Tokens, s.Workspaces, s.States, log}
 	mux := http.NewServeMux()
 	for method, serve := range map[string]func(*server, *call) error{
 		http.MethodGet: (*server).get, http.MethodPost: (*server).post, http.MethodPut: (*server).post,
@@ -61,7 +61,10 @@ func Handler(s *service.Service, log *slog.Logger) http.Handler {
 }
 
 type server struct {
-	*service.Service
+	tokens     *service.Tokens
+	workspaces *service.Workspaces
+	states     *service.States
+
 	log *slog.Logger
 }
 
@@ -83,8 +86,8 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, do func(*server, 
 		from = r.RemoteAddr
 	}
 	c := &call{w: w, r: r}
-	if c.actor, err = s.Authenticate(token, from); err == nil {
-		c.workspace, err = s.WorkspaceNamed(c.actor, r.PathValue("org"), r.PathValue("name"))
+	if c.actor, err = s.tokens.Authenticate(token, from); err == nil {
+		c.workspace, err = s.workspaces.Named(c.actor, r.PathValue("org"), r.PathValue("name"))
 		if errors.Is(err, service.ErrNotFound) {
 			// Clients interpret 404 as an empty state, and would create all objects again.
 			err = &refused{http.StatusForbidden, err.Error()}
@@ -149,7 +152,7 @@ func (s *server) get(c *call) error {
 		c.w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	data, v, err := s.DownloadState(c.actor, c.workspace.CurrentState)
+	data, v, err := s.states.Download(c.actor, c.workspace.CurrentState)
 	if err != nil {
 		return err
 	}
@@ -170,7 +173,7 @@ func (s *server) get(c *call) error {
 }
 
 func (s *server) post(c *call) error {
-	return s.PutForeignState(c.actor, c.workspace.ID, service.ForeignState{
+	return s.states.PutForeign(c.actor, c.workspace.ID, service.ForeignState{
 		Lock: c.r.URL.Query().Get("ID"), MD5: c.r.Header.Get("Content-MD5"),
 	}, c.r.Body, c.r.ContentLength)
 }
@@ -203,7 +206,7 @@ func (s *server) lock(c *call) error {
 	if l.ID == "" {
 		return &refused{http.StatusBadRequest, "the lock has no ID"}
 	}
-	return s.LockForeign(c.actor, c.workspace.ID, l)
+	return s.workspaces.LockForeign(c.actor, c.workspace.ID, l)
 }
 
 func (s *server) unlock(c *call) error {
@@ -211,5 +214,5 @@ func (s *server) unlock(c *call) error {
 	if err != nil {
 		return err
 	}
-	return s.UnlockForeign(c.actor, c.workspace.ID, l.ID)
+	return s.workspaces.UnlockForeign(c.actor, c.workspace.ID, l.ID)
 }

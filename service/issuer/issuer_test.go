@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func begin(t *testing.T, change ...func(*service.Options)) (*servicetest.Harness, context.Context) {
 	t.Helper()
 	h := servicetest.New(t, append(change, func(o *service.Options) { o.Host = "example.com" })...)
-	server := httptest.NewTLSServer(issuer.Handler(h.Service, slog.New(slog.DiscardHandler)))
+	server := httptest.NewTLSServer(issuer.Handler(h.Identity, slog.New(slog.DiscardHandler)))
 	t.Cleanup(server.Close)
 	c := server.Client()
 	c.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -71,7 +71,7 @@ func watch(h *servicetest.Harness) chan seen {
 
 func set(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, name, value string) {
 	t.Helper()
-	if _, err := h.PutVariable(h.Admin, w.ID, "", service.VariableSettings{Key: &name, Value: &value,
+	if _, err := h.Variables.Put(h.Admin, w.ID, "", service.VariableSettings{Key: &name, Value: &value,
 		Category: servicetest.Ptr(record.CategoryEnv)}); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestOthersCanCheckWhichRunATokenIsOf(t *testing.T) {
 		}
 	}
 	v := h.Await(r.ID, record.Applied)
-	log, err := h.Log(t.Context(), h.LogAddress(&v.Plan), 0, 10_000)
+	log, err := h.Logs.Read(t.Context(), h.Logs.Address(&v.Plan), 0, 10_000)
 	if err != nil || !strings.Contains(string(log), "printed: (sensitive value)") {
 		t.Errorf("%v: %s", err, log)
 	}
@@ -177,7 +177,7 @@ func TestTheFileGetsANewTokenWhileAPhaseLasts(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	log, err := h.Log(t.Context(), h.LogAddress(&v.Plan), 0, 10_000)
+	log, err := h.Logs.Read(t.Context(), h.Logs.Address(&v.Plan), 0, 10_000)
 	if err != nil || !strings.Contains(string(log), "printed: (sensitive value)") {
 		t.Errorf("%v: %s", err, log)
 	}
@@ -190,7 +190,7 @@ func TestATokenNeedsAnIssuer(t *testing.T) {
 	set(t, h, w, "TFC_WORKLOAD_IDENTITY_AUDIENCE", "a.cloud")
 	r := h.NewRun(w, nil)
 	v := h.Await(r.ID, record.Errored)
-	log, err := h.Log(t.Context(), h.LogAddress(&v.Plan), 0, 10_000)
+	log, err := h.Logs.Read(t.Context(), h.Logs.Address(&v.Plan), 0, 10_000)
 	if err != nil || !strings.Contains(string(log), "-address") {
 		t.Errorf("%v: %s", err, log)
 	}
@@ -202,7 +202,7 @@ func TestKeysTakeTurnsAndAreKnownBefore(t *testing.T) {
 	set(t, h, w, "TFC_WORKLOAD_IDENTITY_AUDIENCE", "a.cloud")
 	phases := watch(h)
 	names := func() (out []string) {
-		keys, err := h.SigningKeys()
+		keys, err := h.Identity.SigningKeys()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -243,7 +243,7 @@ func (s *server) identify(ctx context.Context, v *visit, q url.Values, from stri
 			break
 		}
 	}
-	return s.o.Service.SignIn(who, p.Organization, from)
+	return s.o.Logins.SignIn(who, p.Organization, from)
 }
 
 func (p *Provider) groups() string {

@@ -32,7 +32,7 @@ import (
 
 // Options configure the sending of notifications.
 type Options struct {
-	Service *service.Service
+	Notifications *service.Notifications
 	// Address is the address of the service for people, as https://HOST.
 	Address string
 	// Private permits receivers at addresses that are not public: loopback, private networks, link-local.
@@ -115,11 +115,11 @@ func (s *Sender) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.o.Service.Outgoing():
+		case <-s.o.Notifications.Outgoing():
 		case <-done:
 		case <-timer.C:
 		}
-		due, next, err := s.o.Service.DueNotifications(s.isBusy)
+		due, next, err := s.o.Notifications.Due(s.isBusy)
 		if err != nil {
 			s.o.Logger.Error("cannot read notifications; will retry", "error", err)
 			next = s.o.Now().Add(10 * time.Second)
@@ -180,7 +180,7 @@ func (s *Sender) deliver(ctx context.Context, o service.Outgoing) {
 		s.o.Logger.Warn("a notification was not accepted", "configuration", o.Configuration.ID, "run", o.Delivery.Run,
 			"trigger", o.Delivery.Trigger, "code", r.Code, "attempt", o.Delivery.Attempts+1, "again", !next.IsZero())
 	}
-	if err := s.o.Service.Delivered(o, r, next); err != nil {
+	if err := s.o.Notifications.Delivered(o, r, next); err != nil {
 		s.o.Logger.Error("cannot record the result of a notification", "run", o.Delivery.Run, "error", err)
 		_ = sleep.For(ctx, 10*time.Second) // it will be sent again, but not at once
 	}
@@ -188,13 +188,13 @@ func (s *Sender) deliver(ctx context.Context, o service.Outgoing) {
 
 // Verify sends an empty notification, and returns the response of the receiver.
 func (s *Sender) Verify(ctx context.Context, a *service.Actor, configuration string) (*record.Response, error) {
-	o, err := s.o.Service.Verification(a, configuration)
+	o, err := s.o.Notifications.Verification(a, configuration)
 	if err != nil {
 		return nil, err
 	}
 	o.Delivery.Trigger, o.Delivery.Message = "verification", "Verification of "+o.Configuration.Name
 	r, _ := s.send(ctx, o)
-	return &r, s.o.Service.Delivered(o, r, time.Time{})
+	return &r, s.o.Notifications.Delivered(o, r, time.Time{})
 }
 
 // send sends one notification. again says whether to retry.

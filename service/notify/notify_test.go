@@ -86,7 +86,8 @@ func (r *receiver) triggers(ctx context.Context, n int) (out []string) {
 
 // sending runs a sender over a service until the test, or end, ends it.
 func sending(t *testing.T, h *servicetest.Harness, private bool) (end func()) {
-	s := notify.New(notify.Options{Service: h.Service, Address: "https://tofu.example", Private: private, Now: time.Now,
+	s := notify.New(notify.Options{Notifications: h.Notifications, Address: "https://tofu.example",
+		Private: private, Now: time.Now,
 		Logger: slog.New(slog.DiscardHandler), Pauses: []time.Duration{time.Millisecond, time.Millisecond}})
 	return run(t, s)
 }
@@ -109,7 +110,7 @@ func configure(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, k
 	if len(triggers) == 0 {
 		triggers = all
 	}
-	n, err := h.CreateNotification(h.Admin, record.Notification{Workspace: w.ID, Name: kind, Destination: kind, URL: url,
+	n, err := h.Notifications.Create(h.Admin, record.Notification{Workspace: w.ID, Name: kind, Destination: kind, URL: url,
 		Token: token, Enabled: true, Triggers: triggers})
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +143,7 @@ func TestAReceiverHearsOfARunInOrderSignedAndAgainAfterItWasBusy(t *testing.T) {
 		t.Errorf("got %v", first)
 	}
 	end()
-	if now, err := h.Notification(h.Admin, n.ID); err != nil || now.Last == nil || !now.Last.Successful() {
+	if now, err := h.Notifications.Find(h.Admin, n.ID); err != nil || now.Last == nil || !now.Last.Successful() {
 		t.Errorf("%+v, %v", now, err)
 	}
 }
@@ -163,13 +164,14 @@ func TestDriftIsToldInTheFormOfAssessments(t *testing.T) {
 	}
 	run := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	h.Await(run.ID, record.Applied)
-	if _, err := h.CreateNotification(h.Admin, record.Notification{Workspace: w.ID, Name: "drift", Destination: "generic",
-		URL: r.server.URL, Token: token, Enabled: true,
+	if _, err := h.Notifications.Create(h.Admin, record.Notification{Workspace: w.ID, Name: "drift",
+		Destination: "generic",
+		URL:         r.server.URL, Token: token, Enabled: true,
 		Triggers: []string{service.TriggerDrift, service.TriggerUnread}}); err != nil {
 		t.Fatal(err)
 	}
 	period := time.Hour
-	if _, err := h.ChangeWorkspace(h.Admin, w.ID, service.WorkspaceSettings{DriftPeriod: &period}); err != nil {
+	if _, err := h.Workspaces.Change(h.Admin, w.ID, service.WorkspaceSettings{DriftPeriod: &period}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -206,9 +208,10 @@ func TestAReceiverThatIsAwayIsAskedAgainAfterGrowingPausesAndThenNoMore(t *testi
 	h.Await(run.ID, record.Applied)
 	var passed time.Duration
 	now := func() time.Time { return time.Now().Add(passed) }
-	s := notify.New(notify.Options{Service: h.Service, Private: true, Now: now, Logger: slog.New(slog.DiscardHandler)})
+	s := notify.New(notify.Options{Notifications: h.Notifications, Private: true,
+		Now: now, Logger: slog.New(slog.DiscardHandler)})
 	due := func() []service.Outgoing {
-		all, _, err := h.DueNotifications(func(string) bool { return false })
+		all, _, err := h.Notifications.Due(func(string) bool { return false })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +221,7 @@ func TestAReceiverThatIsAwayIsAskedAgainAfterGrowingPausesAndThenNoMore(t *testi
 	for all := due(); len(all) == 1; all = due() {
 		asked := now()
 		s.Deliver(t.Context(), all[0])
-		waiting, err := h.Undelivered(h.Admin, n.ID)
+		waiting, err := h.Notifications.Undelivered(h.Admin, n.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +239,7 @@ func TestAReceiverThatIsAwayIsAskedAgainAfterGrowingPausesAndThenNoMore(t *testi
 		time.Hour}; !slices.Equal(pauses, want) || r.asked != 7 {
 		t.Errorf("the receiver got %d requests, with pauses of %v", r.asked, pauses)
 	}
-	if now, err := h.Notification(h.Admin, n.ID); err != nil || now.Last == nil ||
+	if now, err := h.Notifications.Find(h.Admin, n.ID); err != nil || now.Last == nil ||
 		now.Last.Code != http.StatusServiceUnavailable {
 		t.Errorf("the latest response is not stored: %+v, %v", now, err)
 	}
@@ -249,7 +252,8 @@ func TestAReceiverThatIsAwayKeepsNoMoreThanTwoHundredNotifications(t *testing.T)
 	for range 51 { // four notifications each
 		h.Await(h.NewRun(w, func(r *record.Run) { r.AutoApply = true }).ID, record.Applied)
 	}
-	if all, err := h.Undelivered(h.Admin, n.ID); err != nil || len(all) != 200 || all[0].Trigger != "run:created" {
+	if all, err := h.Notifications.Undelivered(h.Admin, n.ID); err != nil || len(all) != 200 ||
+		all[0].Trigger != "run:created" {
 		t.Errorf("%d notifications wait: %v", len(all), err)
 	}
 }
@@ -275,7 +279,7 @@ func TestWhatIsToBeSentSurvivesARestart(t *testing.T) {
 func TestNothingIsSentToAPrivateAddress(t *testing.T) {
 	h := servicetest.New(t)
 	r := newReceiver(t, 0, false)
-	s := notify.New(notify.Options{Service: h.Service, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	s := notify.New(notify.Options{Notifications: h.Notifications, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 	w := h.NewWorkspace("one")
 	for _, url := range []string{r.server.URL, strings.Replace(r.server.URL, "127.0.0.1", "localhost", 1),
 		"http://10.0.0.1/", "http://169.254.169.254/latest", "http://[::1]:1/", "http://[::ffff:127.0.0.1]:1/",
@@ -294,7 +298,7 @@ func TestNothingIsSentToAPrivateAddress(t *testing.T) {
 func TestSlackGetsASentence(t *testing.T) {
 	h := servicetest.New(t)
 	r := newReceiver(t, 0, false)
-	s := notify.New(notify.Options{Service: h.Service, Private: true, Now: time.Now,
+	s := notify.New(notify.Options{Notifications: h.Notifications, Private: true, Now: time.Now,
 		Logger: slog.New(slog.DiscardHandler)})
 	n := configure(t, h, h.NewWorkspace("one"), "slack", r.server.URL)
 	_, err := s.Verify(t.Context(), h.Admin, n.ID)

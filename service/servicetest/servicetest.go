@@ -161,7 +161,7 @@ type Harness struct {
 	key       *seal.Key
 	Engine    *Engine
 	Capacity  Capacity
-	Retention service.Retention // from the next Start on
+	Retention record.Retention // from the next Start on
 	*service.Service
 	store  *store.Store
 	End    func() // ends the service, as its process would; Start starts it again
@@ -190,7 +190,7 @@ func New(t *testing.T, change ...func(*service.Options)) *Harness {
 	h := &Harness{t: t, dir: t.TempDir(), key: key, Engine: &Engine{}, change: change}
 	h.Start()
 	t.Cleanup(func() { h.End() })
-	if h.Token, err = h.Bootstrap("root", "acme"); err != nil || h.Token == "" {
+	if h.Token, err = h.Users.Bootstrap("root", "acme"); err != nil || h.Token == "" {
 		t.Fatal(h.Token, err)
 	}
 	h.Admin = h.Actor(h.Token)
@@ -244,7 +244,7 @@ func (h *Harness) Die() {
 
 // StateText returns the bytes of a version of a state.
 func (h *Harness) StateText(a *service.Actor, id string) ([]byte, *record.StateVersion, error) {
-	r, v, err := h.DownloadState(a, id)
+	r, v, err := h.States.Download(a, id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -267,7 +267,7 @@ func (h *Harness) Restore(backup io.Reader) {
 // Actor returns the actor of a token.
 func (h *Harness) Actor(token string) *service.Actor {
 	h.t.Helper()
-	a, err := h.Authenticate(token, "test")
+	a, err := h.Tokens.Authenticate(token, "test")
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func Ptr[T any](v T) *T { return &v }
 // NewWorkspace creates a workspace of acme.
 func (h *Harness) NewWorkspace(name string) *service.WorkspaceView {
 	h.t.Helper()
-	w, err := h.CreateWorkspace(h.Admin, "acme", service.WorkspaceSettings{Name: &name})
+	w, err := h.Workspaces.Create(h.Admin, "acme", service.WorkspaceSettings{Name: &name})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -310,11 +310,11 @@ func Archive(t *testing.T, files map[string]string) io.Reader {
 // NewConfiguration uploads a configuration, and returns its ID.
 func (h *Harness) NewConfiguration(w *service.WorkspaceView, speculative bool) string {
 	h.t.Helper()
-	c, err := h.CreateConfiguration(h.Admin, w.ID, record.Configuration{Speculative: speculative})
+	c, err := h.Configurations.Create(h.Admin, w.ID, record.Configuration{Speculative: speculative})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if err := h.UploadConfiguration(c.Secret, Archive(h.t, map[string]string{"main.tf": ""}), -1); err != nil {
+	if err := h.Configurations.Upload(c.Secret, Archive(h.t, map[string]string{"main.tf": ""}), -1); err != nil {
 		h.t.Fatal(err)
 	}
 	return c.ID
@@ -333,7 +333,7 @@ func (h *Harness) NewRun(w *service.WorkspaceView, change func(*record.Run)) *re
 	if r.Configuration == "" {
 		r.Configuration = h.NewConfiguration(w, false)
 	}
-	out, err := h.CreateRun(h.Admin, w.ID, r)
+	out, err := h.Runs.Create(h.Admin, w.ID, r)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func (h *Harness) Await(id string, s record.RunStatus) *service.RunView {
 	h.t.Helper()
 	changes := uint64(0)
 	for {
-		v, err := h.FindRun(h.Admin, id)
+		v, err := h.Runs.Find(h.Admin, id)
 		if err != nil {
 			h.t.Fatal(err)
 		}
@@ -353,10 +353,10 @@ func (h *Harness) Await(id string, s record.RunStatus) *service.RunView {
 			return v
 		}
 		if v.Status.Final() || h.t.Context().Err() != nil {
-			log, _ := h.Log(context.Background(), h.LogAddress(&v.Plan), 0, 10_000)
+			log, _ := h.Logs.Read(context.Background(), h.Logs.Address(&v.Plan), 0, 10_000)
 			h.t.Fatalf("the run is %s, not %s; its log: %q", v.Status, s, log)
 		}
-		changes = h.Changed(h.t.Context(), changes)
+		changes = h.Runs.Changed(h.t.Context(), changes)
 	}
 }
 

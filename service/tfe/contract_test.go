@@ -313,7 +313,7 @@ func TestWorkspacesComeInTheOrderThatIsAskedFor(t *testing.T) {
 // The API reported all permissions to everybody with any access to an organization or a project.
 func TestSomebodyIsToldWhatTheyMayDo(t *testing.T) {
 	s := newSite(t)
-	p := must(t, of(s.CreateProject(s.Admin, record.Project{Organization: "acme", Name: "platform"})))
+	p := must(t, of(s.Projects.Create(s.Admin, record.Project{Organization: "acme", Name: "platform"})))
 	token := s.teamToken(p.ID, "read")
 	for who, c := range map[string]*client.Client{"admin": s.client, "team": s.as(token)} {
 		o := must(t, of(c.Organizations.Read(s.ctx, "acme")))
@@ -387,7 +387,7 @@ func TestVariablesComeInPagesToThoseWhoAskForPages(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
 	for i := range 25 {
-		must(t, of(s.PutVariable(s.Admin, w.ID, "", service.VariableSettings{
+		must(t, of(s.Variables.Put(s.Admin, w.ID, "", service.VariableSettings{
 			Key: servicetest.Ptr(fmt.Sprintf("v%02d", i)), Value: servicetest.Ptr("x")})))
 	}
 	if all := must(t, of(s.client.Variables.List(s.ctx, w.ID, nil))); len(all.Items) != 25 {

@@ -146,10 +146,10 @@ func TestTheWholePlanIsForThoseWhoMayReadIt(t *testing.T) {
 	}
 	close(gone)
 	s.Await(r.ID, record.Planned)
-	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "readers"})))
-	must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "custom",
+	team := must(t, of(s.Teams.Create(s.Admin, record.Team{Organization: "acme", Name: "readers"})))
+	must(t, of(s.TeamAccess.Create(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "custom",
 		Custom: record.Permissions{Runs: record.Read}})))
-	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
+	token, _, err := s.Tokens.Create(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}

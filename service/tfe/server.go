@@ -53,8 +53,8 @@ type Options struct {
 
 // server serves the API.
 type server struct {
-	*service.Service
-	o Options
+	svc *service.Service
+	o   Options
 }
 
 // Handler returns the API, with discovery and with the addresses for uploads, downloads and logs that the API
@@ -135,7 +135,7 @@ func (s *server) authenticated(pattern string, h handler) http.Handler {
 			from = r.RemoteAddr
 		}
 		c := &call{server: s, w: w, r: r}
-		if c.actor, err = s.Authenticate(strings.TrimSpace(token), from); err == nil {
+		if c.actor, err = s.svc.Tokens.Authenticate(strings.TrimSpace(token), from); err == nil {
 			err = c.readIncludes(path)
 		}
 		if err == nil {

@@ -11,13 +11,13 @@ import (
 
 // doubts lists the operations in doubt.
 func (c *call) doubts() error {
-	all, err := c.Organizations(c.actor)
+	all, err := c.svc.Organizations.List(c.actor)
 	if err != nil {
 		return err
 	}
-	var out []service.Doubts
+	var out []service.WorkspaceDoubts
 	for _, o := range all {
-		some, err := c.DoubtsOf(c.actor, o.Name)
+		some, err := c.svc.Doubts.OfOrganization(c.actor, o.Name)
 		if err != nil {
 			return err
 		}
@@ -27,8 +27,8 @@ func (c *call) doubts() error {
 }
 
 // doubtsLeftBy returns the operations in doubt that a run has left; nil if there are none.
-func (c *call) doubtsLeftBy(v *service.RunView) (*service.Doubts, error) {
-	d, err := c.DoubtsIn(c.actor, v.Workspace)
+func (c *call) doubtsLeftBy(v *service.RunView) (*service.WorkspaceDoubts, error) {
+	d, err := c.svc.Doubts.OfWorkspace(c.actor, v.Workspace)
 	if err != nil || d.By == nil || d.By.ID != v.ID {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (c *call) resolve() error {
 	if len(all) == 0 {
 		return &failure{http.StatusUnprocessableEntity, "State the outcome of at least one operation."}
 	}
-	if err := c.Resolve(c.r.Context(), c.actor, f.Get("workspace"), all...); err != nil {
+	if err := c.svc.Doubts.Resolve(c.r.Context(), c.actor, f.Get("workspace"), all...); err != nil {
 		return err
 	}
 	done := all[0].Address + " is resolved."

@@ -33,13 +33,13 @@ func (b *browser) drifted(name string) *service.WorkspaceView {
 	r := b.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	b.Await(r.ID, record.Applied)
 	period := time.Hour
-	if _, err := b.ChangeWorkspace(b.Admin, w.ID, service.WorkspaceSettings{DriftPeriod: &period}); err != nil {
+	if _, err := b.Workspaces.Change(b.Admin, w.ID, service.WorkspaceSettings{DriftPeriod: &period}); err != nil {
 		b.t.Fatal(err)
 	}
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	for until := time.Now().Add(30 * time.Second); ; <-again.C {
-		v, err := b.Watched(b.Admin, w.ID)
+		v, err := b.Drift.Watched(b.Admin, w.ID)
 		if err != nil || time.Now().After(until) {
 			b.t.Fatalf("no drift was found: %+v, %v", v, err)
 		}
@@ -74,7 +74,7 @@ func TestDriftIsMarkedAndPlannedWithOneClick(t *testing.T) {
 	if status != http.StatusOK || !strings.HasPrefix(at, "/app/acme/network/runs/run-") {
 		t.Errorf("after the click: %d at %s", status, at)
 	}
-	all, err := b.Runs(b.Admin, w.ID, 1)
+	all, err := b.Runs.List(b.Admin, w.ID, 1)
 	if err != nil || len(all) != 1 || !all[0].RefreshOnly || all[0].AutoApply {
 		t.Errorf("the run is %+v, %v", all, err)
 	}
@@ -94,7 +94,7 @@ func TestSettingsOfMillipedesOwnAreOnThePage(t *testing.T) {
 		!strings.Contains(text, `name="objects" checked`) {
 		t.Errorf("saving: %d", status)
 	}
-	v, err := b.Workspace(b.Admin, w.ID)
+	v, err := b.Workspaces.Find(b.Admin, w.ID)
 	if err != nil || !v.ObjectLocks || v.Refresh != record.RefreshChanged || v.DriftPeriod != 24*time.Hour {
 		t.Errorf("%+v, %v", v, err)
 	}
@@ -104,7 +104,7 @@ func TestSettingsOfMillipedesOwnAreOnThePage(t *testing.T) {
 	if status, _, _ := b.post(page, values("", "", "0")); status != http.StatusOK {
 		t.Errorf("saving again: %d", status)
 	}
-	if v, err = b.Workspace(b.Admin, w.ID); err != nil || v.ObjectLocks || v.Refresh != "" || v.DriftPeriod != 0 {
+	if v, err = b.Workspaces.Find(b.Admin, w.ID); err != nil || v.ObjectLocks || v.Refresh != "" || v.DriftPeriod != 0 {
 		t.Errorf("%+v, %v", v, err)
 	}
 }

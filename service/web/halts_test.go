@@ -53,15 +53,15 @@ func TestHaltsAreShownWhereTheyMatterAndMadeAndLiftedByWhoMay(t *testing.T) {
 	shows(space, "it moves", true)
 	shows(space, space+"/settings#halt", true)
 	shows(overview, "drained by root", true)
-	if h, err := b.Halted(b.Admin, w.ID); err != nil || h == nil || h.Emergency {
+	if h, err := b.Halts.Find(b.Admin, w.ID); err != nil || h == nil || h.Emergency {
 		t.Errorf("%+v, %v", h, err)
 	}
 
-	u, err := b.CreateUser(b.Admin, "eve", "", false)
+	u, err := b.Users.Create(b.Admin, "eve", "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := b.IssueSession(u.ID, "")
+	token, err := b.Logins.IssueSession(u.ID, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestTheRetentionOfAWorkspaceIsSetOnItsPage(t *testing.T) {
 		!strings.Contains(text, `name="keep-for" value="48h"`) {
 		t.Errorf("%d, %s", status, text)
 	}
-	v, err := b.OverviewOf(b.Admin, w.ID)
+	v, err := b.Workspaces.OverviewOf(b.Admin, w.ID)
 	if err != nil || v.Retention == nil || v.Retention.Runs != 7 || v.Retention.States != 0 {
 		t.Errorf("%+v, %v", v.Retention, err)
 	}

@@ -37,11 +37,11 @@ func TestAWorkspaceMayHaveAnyName(t *testing.T) {
 func TestAnOrganizationIsReachableByItsName(t *testing.T) {
 	b := newBrowser(t)
 	for _, name := range []string{"login", "Logout", "settings"} {
-		if _, err := b.CreateOrganization(b.Admin, name, ""); !errors.Is(err, service.ErrInvalid) {
+		if _, err := b.Organizations.Create(b.Admin, name, ""); !errors.Is(err, service.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := b.CreateOrganization(b.Admin, "logistics", ""); err != nil {
+	if _, err := b.Organizations.Create(b.Admin, "logistics", ""); err != nil {
 		t.Fatal(err)
 	}
 	_, at, text := b.get("/app/logistics")

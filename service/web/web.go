@@ -47,7 +47,7 @@ var assetFiles embed.FS
 
 // site serves the pages.
 type site struct {
-	*service.Service
+	svc    *service.Service
 	o      Options
 	pages  map[string]*template.Template
 	assets map[string]asset
@@ -74,7 +74,7 @@ func Handler(o Options) http.Handler {
 	if o.Poll == 0 {
 		o.Poll = 20 * time.Second
 	}
-	s := &site{Service: o.Service, o: o, assets: map[string]asset{}}
+	s := &site{svc: o.Service, o: o, assets: map[string]asset{}}
 	s.loadAssets(assetFiles, "assets", "")
 	s.loadAssets(picture.Assets(), ".", "picture/")
 	s.loadPages()
@@ -206,7 +206,7 @@ func (c *call) answer() error {
 	c.args = args
 	if cookie, err := c.r.Cookie(sessionCookie); err == nil {
 		c.token = cookie.Value
-		actor, err := c.Authenticate(c.token, c.from)
+		actor, err := c.svc.Tokens.Authenticate(c.token, c.from)
 		switch {
 		case err == nil && actor.User != nil:
 			c.actor = actor

@@ -130,7 +130,7 @@ func (h *host) remember(ctx context.Context) (err error) {
 		end()
 		err = errors.Join(err, <-ended)
 	}()
-	admin, err := s.Authenticate(h.token, "bench")
+	admin, err := s.Tokens.Authenticate(h.token, "bench")
 	if err != nil {
 		return err
 	}
@@ -144,30 +144,30 @@ func (h *host) remember(ctx context.Context) (err error) {
 
 // oldSpace creates a workspace, and applies its runs.
 func oldSpace(ctx context.Context, s *service.Service, a *service.Actor, name string) error {
-	w, err := s.CreateWorkspace(a, "main", service.WorkspaceSettings{Name: &name})
+	w, err := s.Workspaces.Create(a, "main", service.WorkspaceSettings{Name: &name})
 	if err != nil {
 		return err
 	}
-	c, err := s.CreateConfiguration(a, w.ID, record.Configuration{})
+	c, err := s.Configurations.Create(a, w.ID, record.Configuration{})
 	if err != nil {
 		return err
 	}
 	archive, err := packed("")
 	if err == nil {
-		err = s.UploadConfiguration(c.Secret, bytes.NewReader(archive), -1)
+		err = s.Configurations.Upload(c.Secret, bytes.NewReader(archive), -1)
 	}
 	if err != nil {
 		return err
 	}
 	for range oldRuns {
-		r, err := s.CreateRun(a, w.ID, record.Run{Configuration: c.ID, Source: service.SourceAPI, AutoApply: true})
+		r, err := s.Runs.Create(a, w.ID, record.Run{Configuration: c.ID, Source: service.SourceAPI, AutoApply: true})
 		if err != nil {
 			return err
 		}
 		status, changes := r.Status, uint64(0)
 		for !status.Final() {
-			changes = s.Changed(ctx, changes)
-			v, err := s.FindRun(a, r.ID)
+			changes = s.Runs.Changed(ctx, changes)
+			v, err := s.Runs.Find(a, r.ID)
 			if err = errors.Join(err, ctx.Err()); err != nil {
 				return err
 			}
