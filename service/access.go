@@ -1,12 +1,9 @@
 package service
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
@@ -39,46 +36,8 @@ func (a *Actor) Name() string {
 // ID returns the ID of the user, team, organization or run that owns the token.
 func (a *Actor) ID() string { return a.Token.Owner }
 
-// Hash returns the digest of a token. Only the digest is stored.
-func Hash(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:])
-}
-
-// usedEvery is the precision with which the time of a token's last use is recorded.
-const usedEvery = time.Minute
-
-// Authenticate returns the actor that a token belongs to. The error is ErrUnauthorized if the token is unknown
-// or expired.
-func (s *Tokens) Authenticate(token, from string) (*Actor, error) {
-	unauthorized := &problem{ErrUnauthorized, "the token is missing, unknown or expired"}
-	if token == "" {
-		return nil, unauthorized
-	}
-	a := &Actor{From: from}
-	err := s.store.View(func(tx *store.Tx) (err error) {
-		if a.Token, err = s.findToken(tx, token); err != nil {
-			return err
-		}
-		if !a.Token.Expires.IsZero() && !s.now().Before(a.Token.Expires) {
-			return unauthorized
-		}
-		return s.identify(tx, a)
-	})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, unauthorized
-	}
-	if err != nil {
-		return nil, err
-	}
-	if a.Token.Kind != record.TokenRun { // it is not stored
-		s.used(a.Token)
-	}
-	return a, nil
-}
-
-// identify fills in the user, the teams or the run that the token of an actor belongs to.
-func (s *Tokens) identify(tx *store.Tx, a *Actor) (err error) {
+// identify fills in the user, the teams or the run that the token of the actor belongs to.
+func (a *Actor) identify(tx *store.Tx) (err error) {
 	switch a.Token.Kind {
 	case record.TokenUser:
 		if a.User, err = users.Look(tx, a.Token.Owner); err != nil {
@@ -108,27 +67,6 @@ func (s *Tokens) identify(tx *store.Tx, a *Actor) (err error) {
 		}
 	}
 	return err
-}
-
-// used records that a token was used, at most once per usedEvery.
-func (s *Tokens) used(t *record.Token) {
-	now := s.now()
-	if last, ok := s.lastUsed.Load(t.ID); ok && now.Sub(last.(time.Time)) < usedEvery ||
-		now.Sub(t.LastUsed) < usedEvery {
-		return
-	}
-	s.lastUsed.Store(t.ID, now)
-	err := s.store.Update(func(tx *store.Tx) error {
-		kept, err := tokens.Get(tx, t.ID)
-		if err != nil {
-			return err
-		}
-		kept.LastUsed = now
-		return tokens.Put(tx, kept)
-	})
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		s.log.Warn("cannot record the last use of a token", "token", t.ID, "error", err)
-	}
 }
 
 // admin reports whether the actor may do everything in every organization.

@@ -181,7 +181,7 @@ func (s *Pools) runOfEngine(tx *store.Tx, a *Actor, engine string, known map[str
 	}
 	var v *RunView
 	if id := s.timelines.runOf(engine); id != "" {
-		if found, err := a.runView(tx, id); err == nil {
+		if found, err := runView(tx, a, id); err == nil {
 			v = found
 		}
 	}

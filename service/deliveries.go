@@ -176,7 +176,7 @@ func (s *Notifications) recipients(tx *store.Tx, n *record.Notification) ([]stri
 			id = m.User // empty, and so nobody, until the invitation is accepted
 		}
 		a := &Actor{Token: &record.Token{Kind: record.TokenUser, Owner: id}}
-		err := s.tokens.identify(tx, a)
+		err := a.identify(tx)
 		if err == nil {
 			_, err = a.allowed(tx, n.Workspace, needSee)
 		}

@@ -285,7 +285,7 @@ func driftCount(tx *store.Tx, w *record.Workspace) (int, error) {
 // TakeOver makes a refresh-only run of the current configuration, which writes the drift of the objects into
 // the state. The actor needs the rights that any run needs.
 func (s *Drift) TakeOver(a *Actor, workspace string) (*record.Run, error) {
-	return s.runs.Create(a, workspace, record.Run{Refresh: true, RefreshOnly: true, Source: SourceAPI,
+	return s.runs.Create(a, workspace, record.Run{Refresh: true, RefreshOnly: true, Source: record.SourceAPI,
 		Message: "Take over what has drifted"})
 }
 

@@ -50,6 +50,10 @@ func forbidden(format string, args ...any) error {
 	return &problem{ErrForbidden, fmt.Sprintf(format, args...)}
 }
 
+func unauthorized(format string, args ...any) error {
+	return &problem{ErrUnauthorized, fmt.Sprintf(format, args...)}
+}
+
 // told translates the conditions of lower packages into those of this package.
 func told(err error) error {
 	switch {

@@ -31,7 +31,7 @@ func (s *Halts) Halt(a *Actor, workspace string, h record.Halt) error {
 		if err := a.mayHalt(tx, workspace); err != nil {
 			return err
 		}
-		h.On, h.By, h.At = place(workspace), a.Name(), s.now().UTC()
+		h.On, h.By, h.At = record.HaltOn(workspace), a.Name(), s.now().UTC()
 		tx.After(func() {
 			if h.Emergency {
 				s.queue.suspend(workspace)
@@ -56,11 +56,11 @@ func (s *Halts) Lift(a *Actor, workspace string) error {
 		if err := a.mayHalt(tx, workspace); err != nil {
 			return err
 		}
-		if _, err := halts.Get(tx, place(workspace)); err != nil {
+		if _, err := halts.Get(tx, record.HaltOn(workspace)); err != nil {
 			return notFound("nothing is halted there")
 		}
 		tx.After(s.queue.wake)
-		return halts.Delete(tx, place(workspace))
+		return halts.Delete(tx, record.HaltOn(workspace))
 	})
 }
 
@@ -90,18 +90,10 @@ func (a *Actor) mayHalt(tx *store.Tx, workspace string) error {
 	return nil
 }
 
-// place returns the key of a halt in the store.
-func place(workspace string) string {
-	if workspace == "" {
-		return "service"
-	}
-	return workspace
-}
-
 // haltOf returns the halt that prevents runs of a workspace from starting; nil if there is none. An emergency
 // takes precedence over a drain, and a halt of the service over one of the workspace.
 func haltOf(tx *store.Tx, workspace string) (found *record.Halt, err error) {
-	for _, on := range []string{place(""), place(workspace)} {
+	for _, on := range []string{record.HaltOn(""), record.HaltOn(workspace)} {
 		h, err := halts.Get(tx, on)
 		switch {
 		case errors.Is(err, store.ErrNotFound):

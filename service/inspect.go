@@ -424,7 +424,7 @@ func (s *States) LastChangeOf(a *Actor, of *outline.State, o *outline.Object) (c
 		}
 		c = &LastChange{Version: v, First: o.Since == ""}
 		if v.Run != "" {
-			if r, err := a.runView(tx, v.Run); err == nil {
+			if r, err := runView(tx, a, v.Run); err == nil {
 				c.Run = &r.Run
 			}
 		}

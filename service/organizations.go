@@ -212,6 +212,33 @@ func containsFold(names []string, name string) bool {
 	return false
 }
 
+// ProjectPermissions are the rights of an actor in a project itself.
+type ProjectPermissions struct {
+	Update, Delete, CreateWorkspaces, ManageTeams bool
+}
+
+// Permissions returns the rights of the actor in a project itself.
+func (s *Projects) Permissions(a *Actor, p *record.Project) (out ProjectPermissions, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		o, err := a.organization(tx, p.Organization)
+		if err != nil {
+			return err
+		}
+		granted, err := a.projectRights(tx, p)
+		if err != nil {
+			return err
+		}
+		all := a.manages(o, manageProjects)
+		out = ProjectPermissions{
+			Update: all || granted.Settings == "update" || granted.Settings == "delete",
+			Delete: all || granted.Settings == "delete", ManageTeams: all || granted.Teams == "manage",
+		}
+		out.CreateWorkspaces, err = a.createsIn(tx, o, p.ID)
+		return err
+	})
+	return out, told(err)
+}
+
 // Find returns a project.
 func (s *Projects) Find(a *Actor, id string) (p *record.Project, err error) {
 	err = s.store.View(func(tx *store.Tx) error { p, _, err = a.project(tx, id); return err })
@@ -234,7 +261,7 @@ func (a *Actor) sees(tx *store.Tx, o *record.Organization, p *record.Project) (b
 		if err != nil {
 			return false, err
 		}
-		if rights, err := a.permissions(tx, w); err != nil || rights.Any() {
+		if granted, err := a.permissions(tx, w); err != nil || granted.Any() {
 			return err == nil, err
 		}
 	}
@@ -274,11 +301,11 @@ func (s *Projects) Change(a *Actor, id string, change func(*record.Project) erro
 		if err != nil {
 			return nil, false, err
 		}
-		rights, err := a.projectRights(tx, p)
+		granted, err := a.projectRights(tx, p)
 		if err != nil {
 			return nil, false, err
 		}
-		may := rights.Settings == "update" || rights.Settings == "delete" || a.manages(o, manageProjects)
+		may := granted.Settings == "update" || granted.Settings == "delete" || a.manages(o, manageProjects)
 		return p, may, change(p)
 	})
 }
@@ -315,11 +342,11 @@ func (s *Projects) Delete(a *Actor, id string) error {
 		if err != nil {
 			return err
 		}
-		rights, err := a.projectRights(tx, p)
+		granted, err := a.projectRights(tx, p)
 		switch {
 		case err != nil:
 			return err
-		case rights.Settings != "delete" && !a.manages(o, manageProjects):
+		case granted.Settings != "delete" && !a.manages(o, manageProjects):
 			return forbidden("you are not allowed to change projects of %s", o.Name)
 		case o.DefaultProject == p.ID:
 			return conflict("the default project cannot be deleted")

@@ -44,7 +44,7 @@ var nobody = []byte("$2a$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhW
 // LogIn returns the ID of the user whose name and password, or whose name and token, these are. The error is
 // ErrUnauthorized if they are wrong.
 func (s *Logins) LogIn(name, password, from string) (id string, err error) {
-	no := &problem{ErrUnauthorized, "wrong user name or password"}
+	no := unauthorized("wrong user name or password")
 	var u *record.User
 	err = s.store.View(func(tx *store.Tx) error { u, err = users.Find(tx, "name", name); return err })
 	if err != nil {

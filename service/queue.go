@@ -12,12 +12,6 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// The sources of runs: the kind of client that created one.
-const (
-	SourceCLI = "tfe-configuration-version" // a command line that follows the run
-	SourceAPI = "tfe-api"
-)
-
 // queue advances runs: after every change it determines the due steps, and has the engine carry out phases.
 type queue struct {
 	*shared

@@ -27,7 +27,7 @@ func (s *Service) endRestored() error {
 		case err != nil:
 			return err
 		case h == nil:
-			err = halts.Put(tx, &record.Halt{On: place(""), By: ByRestore, At: s.now().UTC(), Reason: why})
+			err = halts.Put(tx, &record.Halt{On: record.HaltOn(""), By: ByRestore, At: s.now().UTC(), Reason: why})
 		}
 		for _, id := range runs.List(tx, "active", everywhere) {
 			err = errors.Join(err, s.endRestoredRun(tx, id, why))

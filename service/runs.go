@@ -158,11 +158,11 @@ type RunView struct {
 
 // Find returns a run.
 func (s *Runs) Find(a *Actor, id string) (v *RunView, err error) {
-	err = s.store.View(func(tx *store.Tx) error { v, err = a.runView(tx, id); return err })
+	err = s.store.View(func(tx *store.Tx) error { v, err = runView(tx, a, id); return err })
 	return v, told(err)
 }
 
-func (a *Actor) runView(tx *store.Tx, id string) (*RunView, error) {
+func runView(tx *store.Tx, a *Actor, id string) (*RunView, error) {
 	r, err := runs.Look(tx, id)
 	if err == nil {
 		w, p, err := a.workspace(tx, r.Workspace)
@@ -182,7 +182,7 @@ func (s *Runs) OfPhase(a *Actor, phase string) (v *RunView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		r, err := runs.LookUp(tx, index, phase)
 		if err == nil {
-			v, err = a.runView(tx, r.ID)
+			v, err = runView(tx, a, r.ID)
 		}
 		if err != nil {
 			return notFound("there is no %s %q, or you have no access to it", index, phase)
@@ -254,7 +254,7 @@ func (s *Runs) OfOrganization(a *Actor, organization string, limit int) (out []*
 // History returns the history of a run, oldest entry first.
 func (s *Runs) History(a *Actor, id string) (out []*record.RunNote, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if _, err := a.runView(tx, id); err != nil {
+		if _, err := runView(tx, a, id); err != nil {
 			return err
 		}
 		out, err = runNotes.Select(tx, "run", id)
@@ -266,7 +266,7 @@ func (s *Runs) History(a *Actor, id string) (out []*record.RunNote, err error) {
 // Comments returns the comments on a run, oldest first.
 func (s *Runs) Comments(a *Actor, id string) (out []*record.Comment, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if _, err := a.runView(tx, id); err != nil {
+		if _, err := runView(tx, a, id); err != nil {
 			return err
 		}
 		out, err = comments.Select(tx, "run", id)
@@ -279,7 +279,7 @@ func (s *Runs) Comments(a *Actor, id string) (out []*record.Comment, err error) 
 func (s *Runs) FindComment(a *Actor, id string) (c *record.Comment, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if c, err = comments.Get(tx, id); err == nil {
-			_, err = a.runView(tx, c.Run)
+			_, err = runView(tx, a, c.Run)
 		}
 		if err != nil {
 			return notFound("there is no comment %q, or you have no access to it", id)
@@ -293,7 +293,7 @@ func (s *Runs) FindComment(a *Actor, id string) (c *record.Comment, err error) {
 func (s *Runs) FindNote(a *Actor, id string) (n *record.RunNote, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if n, err = runNotes.Get(tx, id); err == nil {
-			_, err = a.runView(tx, n.Run)
+			_, err = runView(tx, a, n.Run)
 		}
 		if err != nil {
 			return notFound("there is no event %q, or you have no access to it", id)
@@ -309,7 +309,7 @@ func (s *Runs) Comment(a *Actor, id, body string) (c *record.Comment, err error)
 		return nil, invalid("Body must have between 1 byte and 64 KiB")
 	}
 	err = s.audited(a, "run.comment", id, func(tx *store.Tx) error {
-		if _, err := a.runView(tx, id); err != nil {
+		if _, err := runView(tx, a, id); err != nil {
 			return err
 		}
 		c, err = s.say(tx, a, id, body)

@@ -117,7 +117,7 @@ func (s *Runs) ForceExecute(a *Actor, id string) error {
 // act changes a run on behalf of an actor who needs a right.
 func (s *Runs) act(a *Actor, action, id, comment string, n need, change func(*store.Tx, *record.Run) error) error {
 	return s.audited(a, action, id, func(tx *store.Tx) error {
-		v, err := a.runView(tx, id)
+		v, err := runView(tx, a, id)
 		if err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ type RunTriggerView struct {
 }
 
 // viewTrigger returns a trigger if the actor may see both workspaces.
-func (a *Actor) viewTrigger(tx *store.Tx, t *record.RunTrigger) (*RunTriggerView, error) {
+func viewTrigger(tx *store.Tx, a *Actor, t *record.RunTrigger) (*RunTriggerView, error) {
 	v := &RunTriggerView{RunTrigger: *t}
 	for id, to := range map[string]**WorkspaceView{t.Workspace: &v.Target, t.Source: &v.Origin} {
 		w, p, err := a.workspace(tx, id)
@@ -48,7 +48,7 @@ func (s *RunTriggers) List(a *Actor, workspace string, outbound bool) (out []*Ru
 		}
 		all, err := runTriggers.Select(tx, index, w.ID)
 		for _, t := range all {
-			v, err := a.viewTrigger(tx, t)
+			v, err := viewTrigger(tx, a, t)
 			if errors.Is(err, ErrNotFound) {
 				continue
 			}
@@ -67,7 +67,7 @@ func (s *RunTriggers) Find(a *Actor, id string) (v *RunTriggerView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		t, err := runTriggers.Get(tx, id)
 		if err == nil {
-			v, err = a.viewTrigger(tx, t)
+			v, err = viewTrigger(tx, a, t)
 		}
 		if err != nil {
 			return notFound("there is no run trigger %q, or you have no access to it", id)
@@ -98,7 +98,7 @@ func (s *RunTriggers) Create(a *Actor, workspace, source string) (v *RunTriggerV
 		}
 		for _, t := range there {
 			if t.Source == from.ID {
-				v, err = a.viewTrigger(tx, t) // a repeated request
+				v, err = viewTrigger(tx, a, t) // a repeated request
 				return err
 			}
 		}
@@ -117,7 +117,7 @@ func (s *RunTriggers) Create(a *Actor, workspace, source string) (v *RunTriggerV
 		if err := runTriggers.Put(tx, t); err != nil {
 			return err
 		}
-		v, err = a.viewTrigger(tx, t)
+		v, err = viewTrigger(tx, a, t)
 		return err
 	})
 	return v, err
@@ -150,7 +150,7 @@ func (s *RunTriggers) Delete(a *Actor, id string) error {
 	return s.audited(a, "run-trigger.delete", id, func(tx *store.Tx) error {
 		t, err := runTriggers.Get(tx, id)
 		if err == nil {
-			_, err = a.viewTrigger(tx, t)
+			_, err = viewTrigger(tx, a, t)
 		}
 		if err != nil {
 			return notFound("there is no run trigger %q, or you have no access to it", id)
@@ -194,7 +194,7 @@ func (s *transitions) trigger(tx *store.Tx, applied *record.Run) error {
 			continue
 		}
 		if _, err := s.makeRun(tx, w, &record.Run{Configuration: w.CurrentConfiguration, Refresh: true,
-			CreatedBy: t.CreatedBy, Source: SourceAPI, AutoApply: w.Triggers.AutoApply,
+			CreatedBy: t.CreatedBy, Source: record.SourceAPI, AutoApply: w.Triggers.AutoApply,
 			Message: "Triggered by the run " + applied.ID + " of the workspace " + from.Name}); err != nil {
 			return err
 		}

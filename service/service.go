@@ -8,7 +8,6 @@ package service
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"io"
 	"log/slog"
@@ -207,30 +206,6 @@ func (s *Service) Run(ctx context.Context) error {
 	others.Wait()
 	return errors.Join(err, s.Logs.close())
 }
-
-// alphabet has the characters of IDs.
-const alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-
-// newID makes an ID: the kind, and 16 random characters.
-func newID(kind string) string { return kind + "-" + random(16) }
-
-// random returns n characters of the alphabet, each equally likely.
-func random(n int) string {
-	out := make([]byte, 0, n)
-	var drawn [32]byte
-	for len(out) < n {
-		_, _ = rand.Read(drawn[:]) // never fails
-		for _, b := range drawn {
-			if b &= 63; int(b) < len(alphabet) && len(out) < n {
-				out = append(out, alphabet[b])
-			}
-		}
-	}
-	return string(out)
-}
-
-// newSecret makes a secret with more than 256 bits of randomness.
-func newSecret() string { return random(44) }
 
 // Page selects a part of a list. Number counts from 1.
 type Page struct{ Number, Size int }

@@ -251,11 +251,11 @@ func (a *Actor) mayGrant(tx *store.Tx, on string, change bool) error {
 	if err != nil {
 		return err
 	}
-	rights, err := a.projectRights(tx, p)
+	granted, err := a.projectRights(tx, p)
 	if err != nil {
 		return err
 	}
-	if change && !a.manages(o, manageProjects) && rights.Teams != "manage" {
+	if change && !a.manages(o, manageProjects) && granted.Teams != "manage" {
 		return forbidden("you are not allowed to change the access to the project %s", p.Name)
 	}
 	return nil

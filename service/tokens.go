@@ -1,6 +1,7 @@
 package service
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +15,59 @@ type Tokens struct {
 	*shared
 	lastUsed sync.Map // token ID -> the time of its last use that is recorded
 	lent     sync.Map // the tokens of running jobs, *record.Token by hash
+}
+
+// usedEvery is the precision with which the time of a token's last use is recorded.
+const usedEvery = time.Minute
+
+// Authenticate returns the actor that a token belongs to. The error is ErrUnauthorized if the token is unknown
+// or expired.
+func (s *Tokens) Authenticate(token, from string) (*Actor, error) {
+	unauthorized := unauthorized("the token is missing, unknown or expired")
+	if token == "" {
+		return nil, unauthorized
+	}
+	a := &Actor{From: from}
+	err := s.store.View(func(tx *store.Tx) (err error) {
+		if a.Token, err = s.findToken(tx, token); err != nil {
+			return err
+		}
+		if !a.Token.Expires.IsZero() && !s.now().Before(a.Token.Expires) {
+			return unauthorized
+		}
+		return a.identify(tx)
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, unauthorized
+	}
+	if err != nil {
+		return nil, err
+	}
+	if a.Token.Kind != record.TokenRun { // it is not stored
+		s.used(a.Token)
+	}
+	return a, nil
+}
+
+// used records that a token was used, at most once per usedEvery.
+func (s *Tokens) used(t *record.Token) {
+	now := s.now()
+	if last, ok := s.lastUsed.Load(t.ID); ok && now.Sub(last.(time.Time)) < usedEvery ||
+		now.Sub(t.LastUsed) < usedEvery {
+		return
+	}
+	s.lastUsed.Store(t.ID, now)
+	err := s.store.Update(func(tx *store.Tx) error {
+		kept, err := tokens.Get(tx, t.ID)
+		if err != nil {
+			return err
+		}
+		kept.LastUsed = now
+		return tokens.Put(tx, kept)
+	})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		s.log.Warn("cannot record the last use of a token", "token", t.ID, "error", err)
+	}
 }
 
 // List returns the tokens of a user, a team or an organization. Only their hashes are stored.

@@ -169,7 +169,7 @@ func (b *queueState) planned(r *record.Run) step {
 	at, seen := r.Times[record.Planned], b.seen[r.ID]
 	w := b.spaces[r.Workspace]
 	switch {
-	case r.AutoApply && (r.Source != SourceCLI || seen.reads >= holdReads || b.now.Sub(at) >= holdTime):
+	case r.AutoApply && (r.Source != record.SourceCLI || seen.reads >= holdReads || b.now.Sub(at) >= holdTime):
 		return step{run: r.ID, kind: record.EventConfirmed, why: "automatically"}
 	case !r.AutoApply && w != nil && w.ApprovalExpiry > 0 && b.now.Sub(later(at, seen.last)) >= w.ApprovalExpiry:
 		return step{run: r.ID, kind: record.EventDiscarded,
@@ -282,7 +282,7 @@ func (b *queueState) emergency(r *record.Run) bool {
 func (b *queueState) halted(r *record.Run) Wait {
 	h := b.halts[r.Workspace]
 	where, how := "the workspace", "is drained"
-	if h.On == place("") {
+	if h.On == record.HaltOn("") {
 		where = "the service"
 	}
 	if h.Emergency {
@@ -329,7 +329,7 @@ func (b *queueState) waits(r *record.Run) Wait {
 	case record.Planned, record.PlannedAndSaved:
 		w := Wait{Kind: "approval", Since: since, Text: "somebody who may apply has to approve the plan"}
 		last := later(b.seen[r.ID].last, since)
-		w.Gone = r.Source == SourceCLI && b.now.Sub(last) > goneAfter
+		w.Gone = r.Source == record.SourceCLI && b.now.Sub(last) > goneAfter
 		if ws := b.spaces[r.Workspace]; ws != nil && ws.ApprovalExpiry > 0 && r.Status == record.Planned &&
 			!r.AutoApply {
 			w.Expires = last.Add(ws.ApprovalExpiry)

@@ -118,7 +118,7 @@ func (p *play) act() {
 		p.queue.runs = append(p.queue.runs, &record.Run{
 			ID: fmt.Sprint("run-", p.number), Number: p.number, Workspace: fmt.Sprint("ws-", p.random.IntN(3)),
 			Status:   record.Pending,
-			PlanOnly: kind == 0, SavePlan: kind == 1, AutoApply: kind == 2, Source: SourceAPI,
+			PlanOnly: kind == 0, SavePlan: kind == 1, AutoApply: kind == 2, Source: record.SourceAPI,
 			Times: map[record.RunStatus]time.Time{},
 		})
 	case 3:
@@ -242,7 +242,7 @@ func TestThePlaceOfAPlanIsTheOrderInWhichPlansBegin(t *testing.T) {
 func TestARunGetsToWhereItHasToWaitInOneChange(t *testing.T) {
 	b := queueState{plans: 1, applies: 1, spaces: map[string]*record.Workspace{"v": {ID: "v"}, "w": {ID: "w"}}}
 	b.runs = []*record.Run{
-		{ID: "planned", Number: 1, Workspace: "v", Status: record.Planned, AutoApply: true, Source: SourceAPI},
+		{ID: "planned", Number: 1, Workspace: "v", Status: record.Planned, AutoApply: true, Source: record.SourceAPI},
 		{ID: "first", Number: 2, Workspace: "w", Status: record.Pending},
 		{ID: "second", Number: 3, Workspace: "w", Status: record.Pending, PlanOnly: true},
 	}
@@ -286,9 +286,9 @@ func TestAnAutoAppliedRunOfACommandLineWaitsUntilItWasRead(t *testing.T) {
 		age          time.Duration
 		want         bool
 	}{
-		{"nobody has read it", SourceCLI, 0, 0, false}, {"it was read twice", SourceCLI, 2, time.Second, false},
-		{"it was read three times", SourceCLI, 3, time.Second, true}, {"its client is slow", SourceCLI, 0, holdTime, true},
-		{"another program", SourceAPI, 0, 0, true},
+		{"nobody has read it", record.SourceCLI, 0, 0, false}, {"it was read twice", record.SourceCLI, 2, time.Second, false},
+		{"it was read three times", record.SourceCLI, 3, time.Second, true}, {"its client is slow", record.SourceCLI, 0, holdTime, true},
+		{"another program", record.SourceAPI, 0, 0, true},
 	} {
 		r := &record.Run{ID: "r", Workspace: "w", Source: try.source, AutoApply: true, Status: record.Planned,
 			Times: map[record.RunStatus]time.Time{record.Planned: now.Add(-try.age)}}

@@ -269,6 +269,3 @@ func (s *Users) Bootstrap(name, organization string) (token string, err error) {
 	_, err = s.organizations.Create(&Actor{Token: kept, User: u, From: "first start"}, organization, "")
 	return token, err
 }
-
-// newToken makes a token with more than 256 bits of randomness, in the form that clients expect.
-func newToken() string { return random(14) + ".atlasv1." + random(44) }

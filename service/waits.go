@@ -136,7 +136,7 @@ func (s *Runs) Queue(a *Actor, organization string) (out []*RunView, err error) 
 			return err
 		}
 		for _, id := range runs.List(tx, "active", everywhere) {
-			v, err := a.runView(tx, id)
+			v, err := runView(tx, a, id)
 			if err == nil && v.Organization == o.Name {
 				out = append(out, v)
 			}

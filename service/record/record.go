@@ -173,6 +173,14 @@ type Halt struct {
 	Emergency bool `json:"emergency,omitempty"`
 }
 
+// HaltOn returns Halt.On for a workspace, by its ID; for the whole service if the ID is empty.
+func HaltOn(workspace string) string {
+	if workspace == "" {
+		return "service"
+	}
+	return workspace
+}
+
 // Tag is a tag of a workspace: a word, or a key with a value.
 type Tag struct {
 	Key   string `json:"key"`

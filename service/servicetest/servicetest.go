@@ -326,7 +326,7 @@ func (h *Harness) NewRun(w *service.WorkspaceView, change func(*record.Run)) *re
 	h.Engine.Mu.Lock()
 	planned := len(h.Engine.Planned)
 	h.Engine.Mu.Unlock()
-	r := record.Run{Refresh: true, Source: service.SourceAPI, Message: fmt.Sprint(planned)}
+	r := record.Run{Refresh: true, Source: record.SourceAPI, Message: fmt.Sprint(planned)}
 	if change != nil {
 		change(&r)
 	}

@@ -57,9 +57,9 @@ func (c *call) createConfiguration() error {
 // source distinguishes a command line that follows its runs from other programs.
 func (c *call) source() string {
 	if c.r.Header.Get("Terraform-Version") != "" {
-		return service.SourceCLI
+		return record.SourceCLI
 	}
-	return service.SourceAPI
+	return record.SourceAPI
 }
 
 func (c *call) configuration() error {

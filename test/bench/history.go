@@ -160,7 +160,7 @@ func oldSpace(ctx context.Context, s *service.Service, a *service.Actor, name st
 		return err
 	}
 	for range oldRuns {
-		r, err := s.Runs.Create(a, w.ID, record.Run{Configuration: c.ID, Source: service.SourceAPI, AutoApply: true})
+		r, err := s.Runs.Create(a, w.ID, record.Run{Configuration: c.ID, Source: record.SourceAPI, AutoApply: true})
 		if err != nil {
 			return err
 		}

@@ -77,7 +77,7 @@ func (w *world) orderRun(p *process, sp *space) {
 	c := w.chance
 	w.ordered++
 	o := &order{message: fmt.Sprintf("m%d", w.ordered), space: sp, lines: map[string][]string{}, ids: map[string]bool{}}
-	o.run = record.Run{Refresh: true, Source: service.SourceAPI, Message: o.message, Configuration: sp.configuration}
+	o.run = record.Run{Refresh: true, Source: record.SourceAPI, Message: o.message, Configuration: sp.configuration}
 	switch c.IntN(10) {
 	case 0, 1:
 		o.run.PlanOnly = true
@@ -89,7 +89,7 @@ func (w *world) orderRun(p *process, sp *space) {
 		o.run.Destroy = true
 	}
 	if c.IntN(3) == 0 {
-		o.run.Source = service.SourceCLI
+		o.run.Source = record.SourceCLI
 	}
 	w.mu.Lock()
 	o.posted = time.Now()
