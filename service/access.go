@@ -7,6 +7,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Actor is the person, team or run that makes a request, as its token said at that moment. Authenticate each
@@ -40,29 +41,29 @@ func (a *Actor) ID() string { return a.Token.Owner }
 func (a *Actor) identify(tx *store.Tx) (err error) {
 	switch a.Token.Kind {
 	case record.TokenUser:
-		if a.User, err = users.Look(tx, a.Token.Owner); err != nil {
+		if a.User, err = tables.Users.Look(tx, a.Token.Owner); err != nil {
 			return err
 		}
 		if a.User.Disabled {
 			return store.ErrNotFound
 		}
-		if a.teams, err = teams.LookAll(tx, "user", a.User.ID); err != nil {
+		if a.teams, err = tables.Teams.LookAll(tx, "user", a.User.ID); err != nil {
 			return err
 		}
-		theirs, err := memberships.LookAll(tx, "user", a.User.ID)
+		theirs, err := tables.Memberships.LookAll(tx, "user", a.User.ID)
 		for _, m := range theirs {
 			a.member = append(a.member, strings.ToLower(m.Organization))
 		}
 		return err
 	case record.TokenTeam:
 		var t *record.Team
-		if t, err = teams.Look(tx, a.Token.Owner); err == nil {
+		if t, err = tables.Teams.Look(tx, a.Token.Owner); err == nil {
 			a.teams = []*record.Team{t}
 		}
 	case record.TokenOrganization:
-		_, err = organizations.Look(tx, a.Token.Owner)
+		_, err = tables.Organizations.Look(tx, a.Token.Owner)
 	case record.TokenRun:
-		if a.run, err = runs.Look(tx, a.Token.Owner); err == nil && a.run.Status.Final() && !a.Token.Ended {
+		if a.run, err = tables.Runs.Look(tx, a.Token.Owner); err == nil && a.run.Status.Final() && !a.Token.Ended {
 			return store.ErrNotFound
 		}
 	}
@@ -130,16 +131,16 @@ func readProjects(t *record.Team) bool {
 // organization returns an organization. The error is ErrNotFound if there is none, or the actor may not know of
 // it.
 func (a *Actor) organization(tx *store.Tx, name string) (*record.Organization, error) {
-	o, err := organizations.Get(tx, strings.ToLower(name))
+	o, err := tables.Organizations.Get(tx, strings.ToLower(name))
 	if err != nil || !a.inside(o) {
-		return nil, notFound("there is no organization %q, or you have no access to it", name)
+		return nil, tables.NotFound("there is no organization %q, or you have no access to it", name)
 	}
 	return o, nil
 }
 
 // permissions returns the rights of the actor in a workspace.
 func (a *Actor) permissions(tx *store.Tx, w *record.Workspace) (record.Permissions, error) {
-	o, err := organizations.Look(tx, strings.ToLower(w.Organization))
+	o, err := tables.Organizations.Look(tx, strings.ToLower(w.Organization))
 	if err != nil {
 		return record.Permissions{}, err
 	}
@@ -164,7 +165,7 @@ func (a *Actor) permissions(tx *store.Tx, w *record.Workspace) (record.Permissio
 			p = p.Plus((&record.Access{Role: "read"}).Permissions())
 		}
 		for _, on := range []string{w.ID, w.Project} {
-			access, err := accesses.LookUp(tx, "pair", t.ID, on)
+			access, err := tables.Accesses.LookUp(tx, "pair", t.ID, on)
 			switch {
 			case err == nil:
 				p = p.Plus(access.Permissions())
@@ -179,7 +180,7 @@ func (a *Actor) permissions(tx *store.Tx, w *record.Workspace) (record.Permissio
 // workspace returns a workspace that the actor may see, with the actor's rights in it. The error is ErrNotFound
 // otherwise.
 func (a *Actor) workspace(tx *store.Tx, id string) (*record.Workspace, record.Permissions, error) {
-	w, err := workspaces.Look(tx, id)
+	w, err := tables.Workspaces.Look(tx, id)
 	if err == nil {
 		var p record.Permissions
 		if p, err = a.permissions(tx, w); err == nil && p.Any() {
@@ -189,7 +190,7 @@ func (a *Actor) workspace(tx *store.Tx, id string) (*record.Workspace, record.Pe
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, record.Permissions{}, err
 	}
-	return nil, record.Permissions{}, notFound("there is no workspace %q, or you have no access to it", id)
+	return nil, record.Permissions{}, tables.NotFound("there is no workspace %q, or you have no access to it", id)
 }
 
 // need is a right in a workspace, with its name for error messages.
@@ -228,7 +229,7 @@ func (a *Actor) allowed(tx *store.Tx, id string, n need) (*record.Workspace, err
 		return nil, err
 	}
 	if !n.has(p) {
-		return nil, forbidden("you are not allowed to %s", n.what)
+		return nil, tables.Forbidden("you are not allowed to %s", n.what)
 	}
 	return w, nil
 }

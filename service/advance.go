@@ -7,6 +7,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // advance makes all steps that are due, and returns the time at which the next step becomes due without a
@@ -48,8 +49,8 @@ func waitsInLine(r *record.Run) bool { return !r.PlanOnly && !r.SavePlan }
 // firstInLine returns ErrConflict if an earlier run of the workspace is still waiting. Two runs may be
 // committed at the same time; the queue then learns of them in any order.
 func firstInLine(tx *store.Tx, r *record.Run) error {
-	for _, id := range runs.List(tx, "active", r.Workspace) {
-		o, err := runs.Get(tx, id)
+	for _, id := range tables.Runs.List(tx, "active", r.Workspace) {
+		o, err := tables.Runs.Get(tx, id)
 		if err != nil {
 			return err
 		}
@@ -57,7 +58,7 @@ func firstInLine(tx *store.Tx, r *record.Run) error {
 			return nil // runs are listed from the oldest to the newest
 		}
 		if o.Status == record.Pending && waitsInLine(o) {
-			return conflict("run %s is ahead of it in the queue", o.ID)
+			return tables.Conflict("run %s is ahead of it in the queue", o.ID)
 		}
 	}
 	return nil
@@ -83,7 +84,7 @@ func (q *queue) make(steps []step) (made []*record.Run, err error) {
 		}
 		return nil
 	})
-	if err = told(err); gone(err) && len(steps) > 1 { // one impossible step must not prevent the others
+	if err = tables.Translated(err); gone(err) && len(steps) > 1 { // one impossible step must not prevent the others
 		made = nil
 		for _, s := range steps {
 			one, err := q.make([]step{s})
@@ -112,36 +113,36 @@ func (q *queue) make(steps []step) (made []*record.Run, err error) {
 
 // gone reports whether an error says that a step is no longer possible.
 func gone(err error) bool {
-	return errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) || errors.Is(err, store.ErrNotFound)
+	return errors.Is(err, tables.ErrConflict) || errors.Is(err, tables.ErrNotFound) || errors.Is(err, store.ErrNotFound)
 }
 
 // turn reads the run of a step. The error is ErrConflict if the run is no longer in the status from which the
 // step starts.
 func (q *queue) turn(tx *store.Tx, s step) (*record.Run, error) {
-	r, err := runs.Get(tx, s.run)
+	r, err := tables.Runs.Get(tx, s.run)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := record.Next(r.Status, s.kind, 0); err != nil {
-		return nil, conflict("the run %s is %s", r.ID, r.Status)
+		return nil, tables.Conflict("the run %s is %s", r.ID, r.Status)
 	}
-	h, err := haltOf(tx, r.Workspace)
+	h, err := tables.HaltOf(tx, r.Workspace)
 	if err != nil {
 		return nil, err
 	}
 	if starts := s.kind == record.EventPlanStarted || s.kind == record.EventApplyStarted; starts && h != nil {
-		return nil, conflict("nothing starts: %s", h.Reason)
+		return nil, tables.Conflict("nothing starts: %s", h.Reason)
 	}
 	if s.kind != record.EventPlanQueued && s.kind != record.EventApplyQueued {
 		return r, nil
 	}
-	w, err := workspaces.Get(tx, r.Workspace)
+	w, err := tables.Workspaces.Get(tx, r.Workspace)
 	if err != nil {
 		return nil, err
 	}
 	if waitsFor := !r.PlanOnly && (!r.SavePlan || s.kind == record.EventApplyQueued); waitsFor &&
 		w.Lock.Held() && w.Lock.ID != r.ID && (!w.ObjectLocks || w.Lock.Kind != "run" || w.Lock.Reason != "") {
-		return nil, conflict("%s", lockedBy(tx, w))
+		return nil, tables.Conflict("%s", tables.LockedBy(tx, w))
 	}
 	if s.kind == record.EventPlanQueued && waitsInLine(r) && !w.ObjectLocks {
 		if err := firstInLine(tx, r); err != nil {

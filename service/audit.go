@@ -5,23 +5,13 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
-
-// auditEntry is an entry of the audit log with its number.
-type auditEntry struct {
-	Number uint64
-	record.Audit
-}
-
-var auditLog = store.Table[auditEntry]{
-	Name: "audit",
-	ID:   func(e *auditEntry) string { return fmt.Sprintf("%020d", e.Number) },
-}
 
 // audited makes a change that an actor requested, and records both the change and the actor in one transaction.
 // A refused request is recorded too.
 func (s *shared) audited(a *Actor, action, object string, change func(*store.Tx) error) error {
-	err := told(s.store.Update(func(tx *store.Tx) error {
+	err := tables.Translated(s.store.Update(func(tx *store.Tx) error {
 		if err := change(tx); err != nil {
 			return err
 		}
@@ -44,7 +34,7 @@ func (s *shared) note(tx *store.Tx, a *Actor, action, object, outcome string) er
 	if err != nil {
 		return err
 	}
-	return auditLog.Put(tx, &auditEntry{n, record.Audit{
+	return tables.AuditLog.Put(tx, &tables.AuditEntry{Number: n, Audit: record.Audit{
 		At: s.now().UTC(), Actor: a.Name(), Token: a.Token.ID, From: a.From, Action: action, Object: object,
 		Outcome: outcome,
 	}})
@@ -58,10 +48,10 @@ type AuditLog struct {
 // Latest returns the latest entries of the audit log, newest first. Only administrators may read it.
 func (s *AuditLog) Latest(a *Actor, limit int) (out []record.Audit, err error) {
 	if !a.admin() {
-		return nil, forbidden("only administrators of the service may read the audit log")
+		return nil, tables.Forbidden("only administrators of the service may read the audit log")
 	}
 	err = s.store.View(func(tx *store.Tx) error {
-		for e, err := range auditLog.Backward(tx) {
+		for e, err := range tables.AuditLog.Backward(tx) {
 			if err != nil || len(out) == limit {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Backup writes a consistent copy of all data of the service to out, while runs continue. The copy has every
@@ -13,7 +14,7 @@ import (
 func (s *Service) Backup(ctx context.Context, a *Actor, out io.Writer) error {
 	err := s.audited(a, "backup", "", func(*store.Tx) error {
 		if !a.admin() {
-			return forbidden("only administrators of the service may make a backup")
+			return tables.Forbidden("only administrators of the service may make a backup")
 		}
 		return nil
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Capacity gives access to the workers and the limits with which the engine executes operations.
@@ -83,7 +84,7 @@ type Pools struct {
 // user may see them: they serve all organizations.
 func (s *Pools) Workers(ctx context.Context, a *Actor) ([]Worker, error) {
 	if a.User == nil {
-		return nil, forbidden("only users may list workers")
+		return nil, tables.Forbidden("only users may list workers")
 	}
 	if s.capacity == nil {
 		return nil, errNoCapacity
@@ -102,7 +103,7 @@ func (s *Pools) Workers(ctx context.Context, a *Actor) ([]Worker, error) {
 // Limits returns the limits, sorted by name. The holder of a permit is shown to actors who may see its run.
 func (s *Pools) Limits(ctx context.Context, a *Actor) ([]Limit, error) {
 	if a.User == nil {
-		return nil, forbidden("only users may list limits")
+		return nil, tables.Forbidden("only users may list limits")
 	}
 	if s.capacity == nil {
 		return nil, errNoCapacity
@@ -124,7 +125,7 @@ func (s *Pools) Limits(ctx context.Context, a *Actor) ([]Limit, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, told(err)
+		return nil, tables.Translated(err)
 	}
 	s.addQueues(a, all)
 	return all, nil
@@ -195,9 +196,9 @@ func (s *Pools) ResizeLimit(ctx context.Context, a *Actor, name string, slots in
 	check := func(*store.Tx) error {
 		switch {
 		case !a.admin():
-			return forbidden("only administrators of the service may change limits")
+			return tables.Forbidden("only administrators of the service may change limits")
 		case slots < 1 || slots > 1_000_000:
-			return invalid("A limit has between 1 and 1,000,000 permits")
+			return tables.Invalid("A limit has between 1 and 1,000,000 permits")
 		}
 		return nil
 	}
@@ -211,9 +212,10 @@ func (s *Pools) ResizeLimit(ctx context.Context, a *Actor, name string, slots in
 	i := slices.IndexFunc(all, func(l Limit) bool { return l.Name == name })
 	switch {
 	case i < 0:
-		return s.refuse(a, "limit.resize", name, notFound("there is no limit %q", name))
+		return s.refuse(a, "limit.resize", name, tables.NotFound("there is no limit %q", name))
 	case all[i].Sized:
-		return s.refuse(a, "limit.resize", name, conflict("the size of the limit %q follows the slots of its workers", name))
+		return s.refuse(a, "limit.resize", name, tables.Conflict("the size of the limit %q follows the slots of its workers",
+			name))
 	}
 	if err := s.capacity.Resize(ctx, name, slots); err != nil {
 		return err
@@ -246,7 +248,7 @@ func (s *Doubts) OfOrganization(a *Actor, organization string) (out []WorkspaceD
 		}
 		d, err := s.doubts(v)
 		if err != nil {
-			return nil, told(err)
+			return nil, tables.Translated(err)
 		}
 		out = append(out, d)
 	}
@@ -260,12 +262,12 @@ func (s *Doubts) OfWorkspace(a *Actor, workspace string) (d WorkspaceDoubts, err
 	case err != nil:
 		return d, err
 	case !needReadRuns.has(v.Permissions):
-		return d, forbidden("you are not allowed to %s", needReadRuns.what)
+		return d, tables.Forbidden("you are not allowed to %s", needReadRuns.what)
 	case v.Attention != HasDoubts:
 		return WorkspaceDoubts{Overview: v}, nil
 	}
 	d, err = s.doubts(v)
-	return d, told(err)
+	return d, tables.Translated(err)
 }
 
 func (s *Doubts) doubts(v *Overview) (d WorkspaceDoubts, err error) {
@@ -274,7 +276,11 @@ func (s *Doubts) doubts(v *Overview) (d WorkspaceDoubts, err error) {
 		d.Operations, d.More, err = s.doubtful(v.Run)
 		return d, err
 	}
-	return d, s.store.View(func(tx *store.Tx) error { d.By, err = runs.Get(tx, v.WorkspaceView.DoubtsOf); return err })
+	return d, s.store.View(func(tx *store.Tx) error {
+		d.By, err = tables.Runs.Get(tx,
+			v.WorkspaceView.DoubtsOf)
+		return err
+	})
 }
 
 // doubtful reads the operations in doubt from the timeline of an apply.

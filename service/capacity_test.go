@@ -13,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // watched is an engine whose apply shows a timeline, and continues when the test permits it.
@@ -78,10 +79,10 @@ func TestWhoHoldsAPermitIsToldToThoseWhoMaySeeTheRun(t *testing.T) {
 	if err != nil || limits[0].Held[0].Of != nil || len(limits[0].Queued) > 0 {
 		t.Errorf("somebody without permissions reads the limits: %+v, %v", limits, err)
 	}
-	if err := h.Pools.ResizeLimit(t.Context(), h.Actor(token), "quota", 5); !errors.Is(err, service.ErrForbidden) {
+	if err := h.Pools.ResizeLimit(t.Context(), h.Actor(token), "quota", 5); !errors.Is(err, tables.ErrForbidden) {
 		t.Errorf("somebody without permissions changes a limit: %v", err)
 	}
-	if err := h.Pools.ResizeLimit(t.Context(), h.Admin, "quota", 0); !errors.Is(err, service.ErrInvalid) {
+	if err := h.Pools.ResizeLimit(t.Context(), h.Admin, "quota", 0); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("a limit without permits: %v", err)
 	}
 	if err := h.Pools.ResizeLimit(t.Context(), h.Admin, "quota", 5); err != nil || h.Capacity.Has[0].Slots != 5 {
@@ -168,7 +169,7 @@ func TestOperationsOfARunThatWasLeftAreInDoubt(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, service.ErrConflict) {
+		if !errors.Is(err, tables.ErrConflict) {
 			t.Fatal(err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 func configurationFile(id string) string { return "configurations/" + id }
@@ -52,8 +53,8 @@ func (s *Configurations) Create(a *Actor, workspace string, c record.Configurati
 			return err
 		}
 		now := s.now().UTC()
-		for _, id := range configurations.Newest(tx, "workspace", 1, w.ID) {
-			last, err := configurations.Get(tx, id)
+		for _, id := range tables.Configurations.Newest(tx, "workspace", 1, w.ID) {
+			last, err := tables.Configurations.Get(tx, id)
 			if err != nil {
 				return err
 			}
@@ -65,12 +66,12 @@ func (s *Configurations) Create(a *Actor, workspace string, c record.Configurati
 			}
 		}
 		out = &record.Configuration{
-			ID: newID("cv"), Workspace: w.ID, Status: record.UploadPending, Speculative: c.Speculative,
+			ID: tables.NewID("cv"), Workspace: w.ID, Status: record.UploadPending, Speculative: c.Speculative,
 			Provisional: c.Provisional,
-			AutoQueue:   c.AutoQueue, Source: c.Source, Secret: newSecret(), CreatedAt: now, CreatedBy: a.ID(),
+			AutoQueue:   c.AutoQueue, Source: c.Source, Secret: tables.NewSecret(), CreatedAt: now, CreatedBy: a.ID(),
 			MayApply: needApply.has(p),
 		}
-		return configurations.Put(tx, out)
+		return tables.Configurations.Put(tx, out)
 	})
 	return out, err
 }
@@ -78,14 +79,14 @@ func (s *Configurations) Create(a *Actor, workspace string, c record.Configurati
 // Find returns a configuration version.
 func (s *Configurations) Find(a *Actor, id string) (c *record.Configuration, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if c, err = configurations.Get(tx, id); err == nil {
+		if c, err = tables.Configurations.Get(tx, id); err == nil {
 			if _, err = a.allowed(tx, c.Workspace, needReadRuns); err == nil {
 				return nil
 			}
 		}
-		return notFound("there is no configuration version %q, or you have no access to it", id)
+		return tables.NotFound("there is no configuration version %q, or you have no access to it", id)
 	})
-	return c, told(err)
+	return c, tables.Translated(err)
 }
 
 // List returns the configuration versions of a workspace, newest first.
@@ -94,8 +95,8 @@ func (s *Configurations) List(a *Actor, workspace string) (out []*record.Configu
 		if _, err := a.allowed(tx, workspace, needReadRuns); err != nil {
 			return err
 		}
-		for _, id := range configurations.Newest(tx, "workspace", 1000, workspace) {
-			c, err := configurations.Get(tx, id)
+		for _, id := range tables.Configurations.Newest(tx, "workspace", 1000, workspace) {
+			c, err := tables.Configurations.Get(tx, id)
 			if err != nil {
 				return err
 			}
@@ -103,26 +104,26 @@ func (s *Configurations) List(a *Actor, workspace string) (out []*record.Configu
 		}
 		return nil
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // Upload stores the archive of a configuration version, which is found by the secret of its upload
 // address, and checks that the archive can be unpacked. size is the size that the client has announced, or -1
 // if it has announced none.
 func (s *Configurations) Upload(secret string, archive io.Reader, size int64) error {
-	defer s.uploads.take(Hash(secret))()
+	defer s.uploads.take(tables.Hash(secret))()
 	var c *record.Configuration
 	err := s.store.View(func(tx *store.Tx) (err error) {
-		if c, err = configurations.Find(tx, "secret", Hash(secret)); err != nil ||
+		if c, err = tables.Configurations.Find(tx, "secret", tables.Hash(secret)); err != nil ||
 			s.now().Sub(c.CreatedAt) >= uploadTerm {
-			return notFound("there is nothing to upload at this address")
+			return tables.NotFound("there is nothing to upload at this address")
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if used := conflict("the configuration version %s is %s", c.ID, c.Status); c.Status != record.UploadPending {
+	if used := tables.Conflict("the configuration version %s is %s", c.ID, c.Status); c.Status != record.UploadPending {
 		if c.Status != record.Uploaded {
 			return used
 		}
@@ -137,7 +138,7 @@ func (s *Configurations) Upload(secret string, archive io.Reader, size int64) er
 	case errors.Is(err, store.ErrTooLarge):
 		return &problem413{s.maxConfiguration}
 	case err != nil:
-		return told(err)
+		return tables.Translated(err)
 	default:
 		if problem, err = s.inspect(c.ID); err != nil {
 			return err
@@ -145,7 +146,7 @@ func (s *Configurations) Upload(secret string, archive io.Reader, size int64) er
 	}
 	var queue *record.Run
 	err = s.store.Update(func(tx *store.Tx) error {
-		c, err := configurations.Get(tx, c.ID)
+		c, err := tables.Configurations.Get(tx, c.ID)
 		if err != nil {
 			return err
 		}
@@ -155,18 +156,18 @@ func (s *Configurations) Upload(secret string, archive io.Reader, size int64) er
 		c.Status, c.Size, c.MD5, c.Problem = record.Uploaded, w.Size, w.MD5, problem
 		if problem != "" {
 			c.Status = record.UploadErrored
-			return configurations.Put(tx, c)
+			return tables.Configurations.Put(tx, c)
 		}
-		if err := configurations.Put(tx, c); err != nil {
+		if err := tables.Configurations.Put(tx, c); err != nil {
 			return err
 		}
-		ws, err := workspaces.Get(tx, c.Workspace)
+		ws, err := tables.Workspaces.Get(tx, c.Workspace)
 		if err != nil {
 			return err
 		}
 		if !c.Speculative && !c.Provisional {
 			ws.CurrentConfiguration = c.ID
-			if err := workspaces.Put(tx, ws); err != nil {
+			if err := tables.Workspaces.Put(tx, ws); err != nil {
 				return err
 			}
 		}
@@ -179,13 +180,13 @@ func (s *Configurations) Upload(secret string, archive io.Reader, size int64) er
 		return nil
 	})
 	if err != nil {
-		return told(err)
+		return tables.Translated(err)
 	}
 	if queue != nil {
 		s.queue.wake()
 	}
 	if problem != "" {
-		return invalid("the archive cannot be unpacked: %s", problem)
+		return tables.Invalid("the archive cannot be unpacked: %s", problem)
 	}
 	return nil
 }
@@ -196,7 +197,7 @@ type problem413 struct{ limit int64 }
 func (p *problem413) Error() string {
 	return "an upload may have at most " + megabytes(p.limit)
 }
-func (p *problem413) Unwrap() error { return ErrTooLarge }
+func (p *problem413) Unwrap() error { return tables.ErrTooLarge }
 
 // fits checks the announced size of an upload, so that one that is too large is refused before it is read. A
 // negative size means that none was announced; such an upload is refused when it passes the limit.
@@ -231,7 +232,7 @@ func (s *Configurations) Download(a *Actor, id string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	r, err := s.store.Read(configurationFile(c.ID))
-	return r, told(err)
+	return r, tables.Translated(err)
 }
 
 // Archive removes the files of a configuration version; its record stays. The error is ErrConflict
@@ -239,13 +240,13 @@ func (s *Configurations) Download(a *Actor, id string) (io.ReadCloser, error) {
 // objects with it to watch for drift, or if it was never uploaded completely.
 func (s *Configurations) Archive(a *Actor, id string) error {
 	return s.audited(a, "configuration.archive", id, func(tx *store.Tx) error {
-		c, err := configurations.Get(tx, id)
+		c, err := tables.Configurations.Get(tx, id)
 		var w *record.Workspace
 		if err == nil {
 			w, err = a.allowed(tx, c.Workspace, needReadRuns)
 		}
 		if err != nil {
-			return notFound("there is no configuration version %q, or you have no access to it", id)
+			return tables.NotFound("there is no configuration version %q, or you have no access to it", id)
 		}
 		if _, err := a.allowed(tx, c.Workspace, needApply); err != nil {
 			return err
@@ -254,17 +255,17 @@ func (s *Configurations) Archive(a *Actor, id string) error {
 		case c.Status == record.Archived:
 			return nil // a repeated request
 		case c.Status != record.Uploaded:
-			return conflict("configuration could not be archived because it is %s", c.Status)
+			return tables.Conflict("configuration could not be archived because it is %s", c.Status)
 		case w.CurrentConfiguration == c.ID:
-			return conflict("configuration could not be archived because it is current")
+			return tables.Conflict("configuration could not be archived because it is current")
 		}
-		for _, id := range runs.List(tx, "active", w.ID) {
-			r, err := runs.Get(tx, id)
+		for _, id := range tables.Runs.List(tx, "active", w.ID) {
+			r, err := tables.Runs.Get(tx, id)
 			if err != nil {
 				return err
 			}
 			if r.Configuration == c.ID {
-				return conflict("configuration could not be archived because the run %s is %s", r.ID, r.Status)
+				return tables.Conflict("configuration could not be archived because the run %s is %s", r.ID, r.Status)
 			}
 		}
 		if w.DriftPeriod > 0 {
@@ -273,7 +274,7 @@ func (s *Configurations) Archive(a *Actor, id string) error {
 				return err
 			}
 			if with != nil && with.Configuration == c.ID {
-				return conflict("configuration could not be archived because the workspace is watched for drift with it")
+				return tables.Conflict("configuration could not be archived because the workspace is watched for drift with it")
 			}
 		}
 		c.Status, c.ArchivedAt = record.Archived, s.now().UTC()
@@ -282,6 +283,6 @@ func (s *Configurations) Archive(a *Actor, id string) error {
 				s.log.Warn("cannot remove an archived configuration", "version", c.ID, "error", err)
 			}
 		})
-		return configurations.Put(tx, c)
+		return tables.Configurations.Put(tx, c)
 	})
 }

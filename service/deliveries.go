@@ -7,6 +7,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // triggerDoubt is a trigger of our own: a run has left operations in doubt. The API that we follow has no
@@ -61,7 +62,7 @@ func (s *Notifications) notify(tx *store.Tx, r *record.Run, trigger, message, by
 
 // deliver records the deliveries of one notification to the receivers of a workspace.
 func (s *Notifications) deliver(tx *store.Tx, workspace string, d record.Delivery) error {
-	all, err := notifications.Select(tx, "workspace", workspace)
+	all, err := tables.Notifications.Select(tx, "workspace", workspace)
 	if err != nil {
 		return err
 	}
@@ -69,14 +70,14 @@ func (s *Notifications) deliver(tx *store.Tx, workspace string, d record.Deliver
 		if !n.Enabled || !slices.Contains(n.Triggers, d.Trigger) {
 			continue
 		}
-		if len(deliveries.List(tx, "configuration", n.ID)) >= maxWaiting {
+		if len(tables.Deliveries.List(tx, "configuration", n.ID)) >= maxWaiting {
 			s.log.Warn("notification dropped: too many are waiting for its receiver", "configuration", n.ID, "run", d.Run,
 				"trigger", d.Trigger)
 			continue
 		}
 		now := s.now().UTC()
-		d.ID, d.Configuration, d.At, d.Due = newID("nd"), n.ID, now, now
-		if err := deliveries.Put(tx, &d); err != nil {
+		d.ID, d.Configuration, d.At, d.Due = tables.NewID("nd"), n.ID, now, now
+		if err := tables.Deliveries.Put(tx, &d); err != nil {
 			return err
 		}
 		tx.After(func() {
@@ -108,11 +109,11 @@ func (s *Notifications) Due(busy func(configuration string) bool) (due []Outgoin
 	now := s.now()
 	err = s.store.View(func(tx *store.Tx) error {
 		seen := map[string]bool{}
-		for d, err := range deliveries.All(tx) {
+		for d, err := range tables.Deliveries.All(tx) {
 			if err != nil {
 				return err
 			}
-			first := deliveries.List(tx, "configuration", d.Configuration)
+			first := tables.Deliveries.List(tx, "configuration", d.Configuration)
 			if seen[d.Configuration] || len(first) == 0 || first[0] != d.ID || busy(d.Configuration) {
 				continue
 			}
@@ -139,14 +140,14 @@ func (s *Notifications) Due(busy func(configuration string) bool) (due []Outgoin
 // due returns a delivery with all of its content.
 func (s *Notifications) due(tx *store.Tx, d record.Delivery) (o Outgoing, err error) {
 	o.Delivery = d
-	n, err := notifications.Get(tx, d.Configuration)
+	n, err := tables.Notifications.Get(tx, d.Configuration)
 	if err == nil {
 		err = s.address(tx, &o, n)
 	}
 	if err != nil || d.Run == "" {
 		return o, err
 	}
-	r, err := runs.Get(tx, d.Run)
+	r, err := tables.Runs.Get(tx, d.Run)
 	if err != nil {
 		return o, err
 	}
@@ -156,7 +157,7 @@ func (s *Notifications) due(tx *store.Tx, d record.Delivery) (o Outgoing, err er
 
 // address fills in the receiver of a notification.
 func (s *Notifications) address(tx *store.Tx, o *Outgoing, n *record.Notification) error {
-	w, err := workspaces.Get(tx, n.Workspace)
+	w, err := tables.Workspaces.Get(tx, n.Workspace)
 	if err != nil {
 		return err
 	}
@@ -181,7 +182,7 @@ func (s *Notifications) recipients(tx *store.Tx, n *record.Notification) ([]stri
 			_, err = a.allowed(tx, n.Workspace, needSee)
 		}
 		switch {
-		case errors.Is(err, store.ErrNotFound), errors.Is(err, ErrNotFound), errors.Is(err, ErrForbidden):
+		case errors.Is(err, store.ErrNotFound), errors.Is(err, tables.ErrNotFound), errors.Is(err, tables.ErrForbidden):
 		case err != nil:
 			return nil, err
 		case a.User.Email != "":
@@ -195,38 +196,38 @@ func (s *Notifications) recipients(tx *store.Tx, n *record.Notification) ([]stri
 // Verification returns the message that verifies a notification configuration.
 func (s *Notifications) Verification(a *Actor, configuration string) (o Outgoing, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		n, err := notifications.Get(tx, configuration)
+		n, err := tables.Notifications.Get(tx, configuration)
 		if err == nil {
 			_, err = a.allowed(tx, n.Workspace, needAdmin)
 		}
 		if err != nil {
-			return notFound("there is no notification configuration %q, or you have no access to it", configuration)
+			return tables.NotFound("there is no notification configuration %q, or you have no access to it", configuration)
 		}
 		return s.address(tx, &o, n)
 	})
-	return o, told(err)
+	return o, tables.Translated(err)
 }
 
 // Delivered records the response of a receiver. again is the time of the next attempt; zero if there is none.
 func (s *Notifications) Delivered(o Outgoing, r record.Response, again time.Time) error {
 	return s.store.Update(func(tx *store.Tx) error {
-		if n, err := notifications.Get(tx, o.Configuration.ID); err == nil {
+		if n, err := tables.Notifications.Get(tx, o.Configuration.ID); err == nil {
 			n.Last = &r
-			if err := notifications.Put(tx, n); err != nil {
+			if err := tables.Notifications.Put(tx, n); err != nil {
 				return err
 			}
 		}
-		d, err := deliveries.Get(tx, o.Delivery.ID)
+		d, err := tables.Deliveries.Get(tx, o.Delivery.ID)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			return nil
 		case err != nil:
 			return err
 		case again.IsZero():
-			return deliveries.Delete(tx, d.ID)
+			return tables.Deliveries.Delete(tx, d.ID)
 		}
 		d.Attempts, d.Due = d.Attempts+1, again.UTC()
-		return deliveries.Put(tx, d)
+		return tables.Deliveries.Put(tx, d)
 	})
 }
 
@@ -237,8 +238,8 @@ func (s *Notifications) Undelivered(a *Actor, configuration string) (out []*reco
 		return nil, err
 	}
 	err = s.store.View(func(tx *store.Tx) error {
-		out, err = deliveries.Select(tx, "configuration", configuration)
+		out, err = tables.Deliveries.Select(tx, "configuration", configuration)
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Resolution is a person's statement about the outcome of an operation in doubt.
@@ -99,18 +100,18 @@ func (s *Doubts) beginResolving(a *Actor, workspace string, all []Resolution, j 
 			return err
 		}
 		if len(all) == 0 || len(all) > maxDoubts {
-			return invalid("State the outcome of 1 to %d operations", maxDoubts)
+			return tables.Invalid("State the outcome of 1 to %d operations", maxDoubts)
 		}
 		for _, res := range all {
 			if res.Address == "" || len(res.Address)+len(res.ID) > maxResolution {
-				return invalid("Name the operation in doubt by the address of its object")
+				return tables.Invalid("Name the operation in doubt by the address of its object")
 			}
 		}
 		if r, err = doubtedRun(tx, w); err != nil {
 			return err
 		}
 		if w.Lock.Held() {
-			return conflict("%s", lockedBy(tx, w))
+			return tables.Conflict("%s", tables.LockedBy(tx, w))
 		}
 		if !taken { // this function may be called more than once
 			if err := q.take(resolving(r), j); err != nil {
@@ -125,7 +126,7 @@ func (s *Doubts) beginResolving(a *Actor, workspace string, all []Resolution, j 
 				return err
 			}
 		}
-		return workspaces.Put(tx, w)
+		return tables.Workspaces.Put(tx, w)
 	})
 	if err != nil && taken {
 		q.release(resolving(r), j)
@@ -138,14 +139,14 @@ func (s *Doubts) beginResolving(a *Actor, workspace string, all []Resolution, j 
 // run that left them. The error is ErrConflict if nothing is in doubt.
 func doubtedRun(tx *store.Tx, w *record.Workspace) (*record.Run, error) {
 	if len(w.Doubts) > 0 {
-		return runs.Get(tx, w.DoubtsOf)
+		return tables.Runs.Get(tx, w.DoubtsOf)
 	}
-	for _, id := range runs.Newest(tx, "workspace", 1, w.ID) {
-		if r, err := runs.Get(tx, id); err != nil || left(r, w) {
+	for _, id := range tables.Runs.Newest(tx, "workspace", 1, w.ID) {
+		if r, err := tables.Runs.Get(tx, id); err != nil || left(r, w) {
 			return r, err
 		}
 	}
-	return nil, conflict("no operation of the workspace %s is in doubt", w.Name)
+	return nil, tables.Conflict("no operation of the workspace %s is in doubt", w.Name)
 }
 
 // left reports whether a run was abandoned while it applied, and the outcome of its operations has not been
@@ -167,7 +168,7 @@ func (s *Doubts) resolve(leaving, stopping context.Context, r *record.Run, j *jo
 	case errors.Is(err, ErrReported):
 		return said.problem()
 	case errors.Is(err, ErrStopped):
-		return conflict("the service is shutting down; the operation on %s is still in doubt", res.Address)
+		return tables.Conflict("the service is shutting down; the operation on %s is still in doubt", res.Address)
 	}
 	s.log.Error("cannot resolve an operation in doubt", "run", r.ID, "error", err)
 	return err
@@ -187,7 +188,7 @@ func (s *Doubts) endResolving(a *Actor, r *record.Run, all []Resolution, j *job,
 					return err
 				}
 			}
-			w, err := workspaces.Get(tx, r.Workspace)
+			w, err := tables.Workspaces.Get(tx, r.Workspace)
 			if errors.Is(err, store.ErrNotFound) {
 				return nil // the workspace was deleted meanwhile
 			}
@@ -209,7 +210,7 @@ func (s *Doubts) endResolving(a *Actor, r *record.Run, all []Resolution, j *job,
 			}
 			s.tellAfter(tx, w)
 			tx.After(s.queue.wake)
-			return workspaces.Put(tx, w)
+			return tables.Workspaces.Put(tx, w)
 		})
 		if err == nil {
 			return nil
@@ -226,7 +227,7 @@ func (s *Doubts) endResolving(a *Actor, r *record.Run, all []Resolution, j *job,
 func (s *Service) releaseEnded() error {
 	var ended []string
 	err := s.store.View(func(tx *store.Tx) error {
-		for w, err := range workspaces.All(tx) {
+		for w, err := range tables.Workspaces.All(tx) {
 			if err != nil {
 				return err
 			}
@@ -243,12 +244,12 @@ func (s *Service) releaseEnded() error {
 	}
 	return s.store.Update(func(tx *store.Tx) error {
 		for _, id := range ended {
-			w, err := workspaces.Get(tx, id)
+			w, err := tables.Workspaces.Get(tx, id)
 			if err != nil {
 				return err
 			}
 			w.Lock = record.Lock{}
-			if err := workspaces.Put(tx, w); err != nil {
+			if err := tables.Workspaces.Put(tx, w); err != nil {
 				return err
 			}
 		}
@@ -260,7 +261,7 @@ func lockStale(tx *store.Tx, w *record.Workspace) (bool, error) {
 	if w.Lock.Kind != "run" {
 		return false, nil
 	}
-	r, err := runs.Get(tx, w.Lock.ID)
+	r, err := tables.Runs.Get(tx, w.Lock.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return true, nil
 	}
@@ -313,7 +314,7 @@ func (l *limited) problem() error {
 	if i := strings.Index(text, "Error: "); i > 0 {
 		text = text[i:] // notes and warnings precede it
 	}
-	return conflict("%s", strings.TrimSpace(text))
+	return tables.Conflict("%s", strings.TrimSpace(text))
 }
 
 // Write implements io.Writer. It accepts all bytes.
@@ -333,9 +334,9 @@ func (q *queue) take(name string, j *job) error {
 	defer q.mu.Unlock()
 	switch {
 	case q.stopped:
-		return conflict("the service is shutting down")
+		return tables.Conflict("the service is shutting down")
 	case q.running[name] != nil:
-		return conflict("an operation in doubt is being resolved")
+		return tables.Conflict("an operation in doubt is being resolved")
 	}
 	q.running[name] = j
 	q.jobs.Add(1)

@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // doubting returns a workspace whose last run has left a creation in doubt.
@@ -53,7 +54,7 @@ func TestDoubtsStayUntilTheyAreResolved(t *testing.T) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	if err := h.Doubts.Resolve(t.Context(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"}); !errors.Is(err,
-		service.ErrConflict) {
+		tables.ErrConflict) {
 		t.Errorf("resolving the doubt a second time: %v", err)
 	}
 }
@@ -64,7 +65,7 @@ func TestOnlyWhoMayApplyResolvesADoubt(t *testing.T) {
 	res := service.Resolution{Address: "fleet_vm.a", ID: "vm-1"}
 	for role, allowed := range map[string]bool{"read": false, "plan": false, "write": true} {
 		err := h.Doubts.Resolve(t.Context(), member(t, h, "the-"+role, role, w.ID), w.ID, res)
-		if allowed != (err == nil) || !allowed && !errors.Is(err, service.ErrForbidden) {
+		if allowed != (err == nil) || !allowed && !errors.Is(err, tables.ErrForbidden) {
 			t.Errorf("%s: %v", role, err)
 		}
 	}
@@ -115,15 +116,15 @@ func TestAWorkspaceIsLockedWhileADoubtIsResolvedAndNoLonger(t *testing.T) {
 	if err != nil || wait.Kind != "lock" || wait.On != r.ID || !strings.Contains(wait.Text, "doubt") {
 		t.Errorf("%+v, %v", wait, err)
 	}
-	if _, err := h.Workspaces.ForceUnlock(h.Admin, w.ID); !errors.Is(err, service.ErrConflict) {
+	if _, err := h.Workspaces.ForceUnlock(h.Admin, w.ID); !errors.Is(err, tables.ErrConflict) {
 		t.Errorf("the workspace could be unlocked: %v", err)
 	}
 	if err := h.Doubts.Resolve(t.Context(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"}); !errors.Is(err,
-		service.ErrConflict) {
+		tables.ErrConflict) {
 		t.Errorf("another resolution at the same time: %v", err)
 	}
 	h.End()
-	if err := <-ended; !errors.Is(err, service.ErrConflict) {
+	if err := <-ended; !errors.Is(err, tables.ErrConflict) {
 		t.Errorf("the resolution ended with %v", err)
 	}
 	h.Start()

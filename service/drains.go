@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // poolPrefix begins the keys of the halts of pools in the store.
@@ -24,14 +25,14 @@ func (s *Pools) Drain(ctx context.Context, a *Actor, pool, reason string) error 
 			return err
 		}
 		if pool == "" || len(pool) > maxPoolName || strings.ContainsFunc(pool, func(r rune) bool { return r <= ' ' }) {
-			return invalid("The name of a pool has between 1 and %d bytes, without spaces", maxPoolName)
+			return tables.Invalid("The name of a pool has between 1 and %d bytes, without spaces", maxPoolName)
 		}
 		h := &record.Halt{On: poolPrefix + pool, By: a.Name(), At: s.now().UTC()}
 		var err error
 		if h.Reason, err = haltReason(reason); err != nil {
 			return err
 		}
-		return halts.Put(tx, h)
+		return tables.Halts.Put(tx, h)
 	})
 	if err == nil {
 		s.applyDrains(ctx)
@@ -45,10 +46,10 @@ func (s *Pools) Lift(ctx context.Context, a *Actor, pool string) error {
 		if err := a.mayDrainPools(); err != nil {
 			return err
 		}
-		if _, err := halts.Get(tx, poolPrefix+pool); err != nil {
-			return notFound("the pool is not drained")
+		if _, err := tables.Halts.Get(tx, poolPrefix+pool); err != nil {
+			return tables.NotFound("the pool is not drained")
 		}
-		return halts.Delete(tx, poolPrefix+pool)
+		return tables.Halts.Delete(tx, poolPrefix+pool)
 	})
 	if err == nil {
 		s.applyDrains(ctx)
@@ -59,7 +60,7 @@ func (s *Pools) Lift(ctx context.Context, a *Actor, pool string) error {
 // Drained returns the drains of pools by the name of the pool. Every user may see them, like the workers.
 func (s *Pools) Drained(a *Actor) (map[string]*record.Halt, error) {
 	if a.User == nil {
-		return nil, forbidden("only users may list pools")
+		return nil, tables.Forbidden("only users may list pools")
 	}
 	return s.drains()
 }
@@ -67,7 +68,7 @@ func (s *Pools) Drained(a *Actor) (map[string]*record.Halt, error) {
 func (s *Pools) drains() (map[string]*record.Halt, error) {
 	out := map[string]*record.Halt{}
 	err := s.store.View(func(tx *store.Tx) error {
-		for h, err := range halts.All(tx) {
+		for h, err := range tables.Halts.All(tx) {
 			if err != nil {
 				return err
 			}
@@ -77,12 +78,12 @@ func (s *Pools) drains() (map[string]*record.Halt, error) {
 		}
 		return nil
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 func (a *Actor) mayDrainPools() error {
 	if !a.admin() {
-		return forbidden("only administrators of the service may drain pools: pools serve all organizations")
+		return tables.Forbidden("only administrators of the service may drain pools: pools serve all organizations")
 	}
 	return nil
 }

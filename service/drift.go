@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Drift has what was found in workspaces that are watched for drift: objects that differ from the state.
@@ -35,11 +36,11 @@ func (s *Drift) noteBatch(b *batch, found []Found, failure string) error {
 		byAddress[f.Address] = f
 	}
 	return s.store.Update(func(tx *store.Tx) error {
-		w, err := workspaces.Get(tx, b.workspace.ID)
+		w, err := tables.Workspaces.Get(tx, b.workspace.ID)
 		if err != nil || w.DriftPeriod == 0 {
 			return err
 		}
-		known, err := watchings.Get(tx, w.ID)
+		known, err := tables.Watches.Get(tx, w.ID)
 		if errors.Is(err, store.ErrNotFound) {
 			known, err = &record.Watch{Workspace: w.ID}, nil
 		}
@@ -84,7 +85,7 @@ func (s *Drift) noteBatch(b *batch, found []Found, failure string) error {
 		if fresh > 0 || dropped || failed || before != len(known.Drifted) {
 			s.tellAfter(tx, w)
 		}
-		return watchings.Put(tx, known)
+		return tables.Watches.Put(tx, known)
 	})
 }
 
@@ -132,8 +133,8 @@ func (s *Drift) notify(tx *store.Tx, known *record.Watch, drifted, failed bool) 
 func (s *Drift) touched(b *batch) (func(address string) bool, error) {
 	var applies []*record.Run
 	err := s.store.View(func(tx *store.Tx) error {
-		for _, id := range runs.Newest(tx, "workspace", maxWatchedWith, b.workspace.ID) {
-			r, err := runs.Get(tx, id)
+		for _, id := range tables.Runs.Newest(tx, "workspace", maxWatchedWith, b.workspace.ID) {
+			r, err := tables.Runs.Get(tx, id)
 			if err != nil {
 				return err
 			}
@@ -164,9 +165,9 @@ func (s *Drift) touched(b *batch) (func(address string) bool, error) {
 func (s *Drift) currentSums(workspace string, b *batch) (map[string]uint64, error) {
 	var v *record.StateVersion
 	err := s.store.View(func(tx *store.Tx) error {
-		w, err := workspaces.Get(tx, workspace)
+		w, err := tables.Workspaces.Get(tx, workspace)
 		if err == nil && w.CurrentState != "" {
-			v, err = stateVersions.Get(tx, w.CurrentState)
+			v, err = tables.StateVersions.Get(tx, w.CurrentState)
 		}
 		return err
 	})
@@ -188,7 +189,7 @@ func (s *Drift) currentSums(workspace string, b *batch) (map[string]uint64, erro
 // settle discards the findings about objects that a new version of a state no longer has, or has changed.
 func (s *Drift) settle(v *record.StateVersion) error {
 	var known *record.Watch
-	err := s.store.View(func(tx *store.Tx) (err error) { known, err = watchings.Get(tx, v.Workspace); return err })
+	err := s.store.View(func(tx *store.Tx) (err error) { known, err = tables.Watches.Get(tx, v.Workspace); return err })
 	if errors.Is(err, store.ErrNotFound) || err == nil && len(known.Drifted) == 0 {
 		return nil
 	}
@@ -200,7 +201,7 @@ func (s *Drift) settle(v *record.StateVersion) error {
 		return err
 	}
 	return s.store.Update(func(tx *store.Tx) error {
-		known, err := watchings.Get(tx, v.Workspace)
+		known, err := tables.Watches.Get(tx, v.Workspace)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil
 		}
@@ -210,12 +211,12 @@ func (s *Drift) settle(v *record.StateVersion) error {
 		if !known.Settle(func(d *record.Drift) bool { sum, is := now[d.Address]; return is && sum == d.Sum }) {
 			return nil
 		}
-		w, err := workspaces.Get(tx, v.Workspace)
+		w, err := tables.Workspaces.Get(tx, v.Workspace)
 		if err != nil {
 			return err
 		}
 		s.tellAfter(tx, w)
-		return watchings.Put(tx, known)
+		return tables.Watches.Put(tx, known)
 	})
 }
 
@@ -226,12 +227,12 @@ func (s *Drift) drop(tx *store.Tx, workspace string) error {
 			s.log.Warn("cannot remove an unused directory", "workspace", workspace, "error", err)
 		}
 	})
-	if _, err := watchings.Get(tx, workspace); errors.Is(err, store.ErrNotFound) {
+	if _, err := tables.Watches.Get(tx, workspace); errors.Is(err, store.ErrNotFound) {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	return watchings.Delete(tx, workspace)
+	return tables.Watches.Delete(tx, workspace)
 }
 
 // Watched is the result of watching a workspace for drift, for users.
@@ -255,7 +256,7 @@ func (s *Drift) Watched(a *Actor, workspace string) (out *Watched, err error) {
 		if w.DriftPeriod == 0 {
 			return nil
 		}
-		known, err := watchings.Get(tx, w.ID)
+		known, err := tables.Watches.Get(tx, w.ID)
 		if err == nil {
 			out.Watch, out.Oldest = *known, known.Oldest()
 		} else if !errors.Is(err, store.ErrNotFound) {
@@ -264,7 +265,7 @@ func (s *Drift) Watched(a *Actor, workspace string) (out *Watched, err error) {
 		out.Unwatched, err = whyUnwatched(tx, w)
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // driftCount returns how many objects of a workspace are known to have drifted.
@@ -272,7 +273,7 @@ func driftCount(tx *store.Tx, w *record.Workspace) (int, error) {
 	if w.DriftPeriod == 0 {
 		return 0, nil
 	}
-	known, err := watchings.Get(tx, w.ID)
+	known, err := tables.Watches.Get(tx, w.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
 	}
@@ -300,7 +301,7 @@ type WatchTally struct {
 // Tally returns the totals of watching for drift.
 func (s *Drift) Tally() (t WatchTally, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		for known, err := range watchings.All(tx) {
+		for known, err := range tables.Watches.All(tx) {
 			if err != nil {
 				return err
 			}
@@ -316,5 +317,5 @@ func (s *Drift) Tally() (t WatchTally, err error) {
 		}
 		return nil
 	})
-	return t, told(err)
+	return t, tables.Translated(err)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Facts are properties of a workspace that are not part of its record. Those that the actor may not see are
@@ -28,7 +29,7 @@ func (s *Workspaces) Facts(w *WorkspaceView) (f Facts, err error) {
 	f.Current = w.CurrentRun
 	err = s.store.View(func(tx *store.Tx) error {
 		if w.CurrentState != "" && needOutputs.has(w.Permissions) {
-			v, err := stateVersions.Get(tx, w.CurrentState)
+			v, err := tables.StateVersions.Get(tx, w.CurrentState)
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
@@ -39,15 +40,15 @@ func (s *Workspaces) Facts(w *WorkspaceView) (f Facts, err error) {
 		if !needReadRuns.has(w.Permissions) {
 			return nil
 		}
-		f.Runs = len(runs.List(tx, "workspace", w.ID))
-		for _, id := range runs.Newest(tx, "workspace", maxLatest, w.ID) {
+		f.Runs = len(tables.Runs.List(tx, "workspace", w.ID))
+		for _, id := range tables.Runs.Newest(tx, "workspace", maxLatest, w.ID) {
 			if f.Latest == "" {
 				f.Latest = id
 			}
 			if f.Current != "" {
 				return nil
 			}
-			r, err := runs.Get(tx, id)
+			r, err := tables.Runs.Get(tx, id)
 			if err != nil {
 				return err
 			}
@@ -57,5 +58,5 @@ func (s *Workspaces) Facts(w *WorkspaceView) (f Facts, err error) {
 		}
 		return nil
 	})
-	return f, told(err)
+	return f, tables.Translated(err)
 }

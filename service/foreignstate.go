@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // ForeignState is a version of a state that a client of the http backend uploads.
@@ -32,9 +33,10 @@ func (s *States) PutForeign(a *Actor, workspace string, n ForeignState, data io.
 		err = fits(size, s.maxState)
 	}
 	if err != nil {
-		return s.refuse(a, "state.create", workspace, told(err))
+		return s.refuse(a, "state.create", workspace, tables.Translated(err))
 	}
-	v := &record.StateVersion{ID: newID("sv"), Workspace: workspace, Status: record.StateFinalized, Secret: newSecret(),
+	v := &record.StateVersion{ID: tables.NewID("sv"), Workspace: workspace, Status: record.StateFinalized,
+		Secret:    tables.NewSecret(),
 		CreatedAt: s.now().UTC(), CreatedBy: a.ID()}
 	written, text, wrong, err := s.keep(v, data)
 	if err != nil {
@@ -51,10 +53,10 @@ func (s *States) PutForeign(a *Actor, workspace string, n ForeignState, data io.
 	}()
 	v.MD5, v.Size = written.MD5, written.Size
 	if n.MD5 != "" && n.MD5 != base64MD5(written.MD5) {
-		return invalid("the checksum of the content differs from Content-MD5")
+		return tables.Invalid("the checksum of the content differs from Content-MD5")
 	}
 	if wrong != nil {
-		return invalid("the content is not a state: %v", wrong)
+		return tables.Invalid("the content is not a state: %v", wrong)
 	}
 	v.Serial = text.serial
 	return s.audited(a, "state.create", workspace, func(tx *store.Tx) error {
@@ -69,12 +71,12 @@ func (s *States) PutForeign(a *Actor, workspace string, n ForeignState, data io.
 		}
 		kept = true
 		w.CurrentState, w.UpdatedAt = v.ID, s.now().UTC()
-		if err := workspaces.Put(tx, w); err != nil {
+		if err := tables.Workspaces.Put(tx, w); err != nil {
 			return err
 		}
 		tx.After(func() { s.outlines.enqueueStateOutline(v.ID) })
 		s.tellAfter(tx, w)
-		return stateVersions.Put(tx, v)
+		return tables.StateVersions.Put(tx, v)
 	})
 }
 
@@ -86,9 +88,9 @@ func mayWriteForeign(tx *store.Tx, w *record.Workspace, lock string) error {
 	case l.Held() && l.ForeignID != "" && l.ForeignID == lock:
 		return nil
 	case l.Held():
-		return &Locked{holderInfo(tx, w)}
+		return &tables.Locked{Holder: holderInfo(tx, w)}
 	}
-	return conflict("lock the workspace before changing its state")
+	return tables.Conflict("lock the workspace before changing its state")
 }
 
 // base64MD5 converts a checksum from hexadecimal to base64, which the http backend uses.

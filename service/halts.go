@@ -1,11 +1,11 @@
 package service
 
 import (
-	"errors"
 	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Halts keep runs from starting: in a workspace, or in the whole service.
@@ -38,14 +38,14 @@ func (s *Halts) Halt(a *Actor, workspace string, h record.Halt) error {
 			}
 			s.queue.wake()
 		})
-		return halts.Put(tx, &h)
+		return tables.Halts.Put(tx, &h)
 	})
 }
 
 // haltReason checks the reason of a halt.
 func haltReason(text string) (string, error) {
 	if text = strings.TrimSpace(text); text == "" || len(text) > 1000 {
-		return "", invalid("Reason must have between 1 and 1000 bytes: it is shown to people whose runs wait")
+		return "", tables.Invalid("Reason must have between 1 and 1000 bytes: it is shown to people whose runs wait")
 	}
 	return text, nil
 }
@@ -56,11 +56,11 @@ func (s *Halts) Lift(a *Actor, workspace string) error {
 		if err := a.mayHalt(tx, workspace); err != nil {
 			return err
 		}
-		if _, err := halts.Get(tx, record.HaltOn(workspace)); err != nil {
-			return notFound("nothing is halted there")
+		if _, err := tables.Halts.Get(tx, record.HaltOn(workspace)); err != nil {
+			return tables.NotFound("nothing is halted there")
 		}
 		tx.After(s.queue.wake)
-		return halts.Delete(tx, record.HaltOn(workspace))
+		return tables.Halts.Delete(tx, record.HaltOn(workspace))
 	})
 }
 
@@ -72,10 +72,10 @@ func (s *Halts) Find(a *Actor, workspace string) (h *record.Halt, err error) {
 				return err
 			}
 		}
-		h, err = haltOf(tx, workspace)
+		h, err = tables.HaltOf(tx, workspace)
 		return err
 	})
-	return h, told(err)
+	return h, tables.Translated(err)
 }
 
 // mayHalt checks that the actor administers the workspace, or the whole service if workspace is empty.
@@ -85,25 +85,9 @@ func (a *Actor) mayHalt(tx *store.Tx, workspace string) error {
 		return err
 	}
 	if !a.admin() {
-		return forbidden("only administrators of the service may halt the whole service")
+		return tables.Forbidden("only administrators of the service may halt the whole service")
 	}
 	return nil
-}
-
-// haltOf returns the halt that prevents runs of a workspace from starting; nil if there is none. An emergency
-// takes precedence over a drain, and a halt of the service over one of the workspace.
-func haltOf(tx *store.Tx, workspace string) (found *record.Halt, err error) {
-	for _, on := range []string{record.HaltOn(""), record.HaltOn(workspace)} {
-		h, err := halts.Get(tx, on)
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-		case err != nil:
-			return nil, err
-		case found == nil || h.Emergency && !found.Emergency:
-			found = h
-		}
-	}
-	return found, nil
 }
 
 // suspend stops the runs in progress in a workspace, or in all workspaces if workspace is empty.

@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 func TestADrainLetsWhatRunsEndAndNothingNewStart(t *testing.T) {
@@ -49,7 +50,7 @@ func TestADrainLetsWhatRunsEndAndNothingNewStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Await(waits.ID, record.PlannedAndFinished)
-	if err := h.Halts.Lift(h.Admin, one.ID); !errors.Is(err, service.ErrNotFound) {
+	if err := h.Halts.Lift(h.Admin, one.ID); !errors.Is(err, tables.ErrNotFound) {
 		t.Errorf("lifting the drain twice: %v", err)
 	}
 }
@@ -108,13 +109,13 @@ func TestWhoMayNotAdministerHaltsNothing(t *testing.T) {
 	w := h.NewWorkspace("one")
 	writer, admin := member(t, h, "ann", "write", w.ID), member(t, h, "bob", "admin", w.ID)
 	halt := record.Halt{Reason: "r"}
-	if err := h.Halts.Halt(writer, w.ID, halt); !errors.Is(err, service.ErrForbidden) {
+	if err := h.Halts.Halt(writer, w.ID, halt); !errors.Is(err, tables.ErrForbidden) {
 		t.Errorf("somebody with the role write drains the workspace: %v", err)
 	}
-	if err := h.Halts.Halt(admin, "", halt); !errors.Is(err, service.ErrForbidden) {
+	if err := h.Halts.Halt(admin, "", halt); !errors.Is(err, tables.ErrForbidden) {
 		t.Errorf("the administrator of a workspace drains the service: %v", err)
 	}
-	if err := h.Halts.Halt(admin, w.ID, record.Halt{Reason: " "}); !errors.Is(err, service.ErrInvalid) {
+	if err := h.Halts.Halt(admin, w.ID, record.Halt{Reason: " "}); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("a drain without a reason: %v", err)
 	}
 	if err := h.Halts.Halt(admin, w.ID, halt); err != nil {
@@ -136,13 +137,13 @@ func TestADrainedPoolGetsNothingNewAlsoAfterARestartAndRunsSayThatTheyWaitForIt(
 	w := h.NewWorkspace("one")
 	admin := member(t, h, "bob", "admin", w.ID)
 	ctx := t.Context()
-	if err := h.Pools.Drain(ctx, admin, "eu", "r"); !errors.Is(err, service.ErrForbidden) {
+	if err := h.Pools.Drain(ctx, admin, "eu", "r"); !errors.Is(err, tables.ErrForbidden) {
 		t.Errorf("the administrator of a workspace drains a pool: %v", err)
 	}
-	if err := h.Pools.Drain(ctx, h.Admin, "eu", " "); !errors.Is(err, service.ErrInvalid) {
+	if err := h.Pools.Drain(ctx, h.Admin, "eu", " "); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("a drain without a reason: %v", err)
 	}
-	if err := h.Pools.Drain(ctx, h.Admin, "e u", "r"); !errors.Is(err, service.ErrInvalid) {
+	if err := h.Pools.Drain(ctx, h.Admin, "e u", "r"); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("a drain of a pool without a name: %v", err)
 	}
 	for _, pool := range []string{"us", "eu"} {
@@ -174,13 +175,13 @@ func TestADrainedPoolGetsNothingNewAlsoAfterARestartAndRunsSayThatTheyWaitForIt(
 	if got := drained(); !slices.Equal(got, []string{"eu", "us"}) {
 		t.Errorf("after the restart the drained pools are %q", got)
 	}
-	if err := h.Pools.Lift(ctx, admin, "eu"); !errors.Is(err, service.ErrForbidden) {
+	if err := h.Pools.Lift(ctx, admin, "eu"); !errors.Is(err, tables.ErrForbidden) {
 		t.Errorf("the administrator of a workspace lifts the drain of a pool: %v", err)
 	}
 	if err := h.Pools.Lift(ctx, h.Admin, "eu"); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Pools.Lift(ctx, h.Admin, "eu"); !errors.Is(err, service.ErrNotFound) {
+	if err := h.Pools.Lift(ctx, h.Admin, "eu"); !errors.Is(err, tables.ErrNotFound) {
 		t.Errorf("lifting the drain twice: %v", err)
 	}
 	all, err := h.Pools.Drained(admin)

@@ -14,6 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/service/outline"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // outlines caches the outlines of the plans and states that were viewed last. Outlines are stored in files too;
@@ -137,10 +138,10 @@ func (s *Plans) Outline(a *Actor, run string) (*outline.Plan, error) {
 		return nil, err
 	}
 	if v.Plan.Status != record.PhaseFinished {
-		return nil, notFound("the run %s has no plan", run)
+		return nil, tables.NotFound("the run %s has no plan", run)
 	}
 	p, err := s.outlines.planOutline(&v.Run)
-	return p, told(err)
+	return p, tables.Translated(err)
 }
 
 func (s *outlines) planOutline(r *record.Run) (*outline.Plan, error) {
@@ -166,7 +167,7 @@ func (s *Plans) Change(a *Actor, run string, o *outline.Object) ([]byte, error) 
 		return nil, err
 	}
 	data, err := s.store.ReadPart(planRedactedFile(&v.Run), o.Start, o.Size)
-	return data, told(err)
+	return data, tables.Translated(err)
 }
 
 // Outline returns the objects of a version of a state, each with the version in which it last changed.
@@ -174,10 +175,10 @@ func (s *States) Outline(a *Actor, id string) (*outline.State, *record.StateVers
 	var v *record.StateVersion
 	err := s.store.View(func(tx *store.Tx) (err error) { v, err = a.stateVersion(tx, id, needReadState); return err })
 	if err != nil {
-		return nil, nil, told(err)
+		return nil, nil, tables.Translated(err)
 	}
 	o, err := s.outlines.stateOutline(v)
-	return o, v, told(err)
+	return o, v, tables.Translated(err)
 }
 
 // maxBack bounds how many earlier versions are outlined at once to find out when objects last changed.
@@ -189,11 +190,11 @@ func (s *outlines) stateOutline(v *record.StateVersion) (*outline.State, error) 
 	chain := []*record.StateVersion{v}
 	err := s.store.View(func(tx *store.Tx) error {
 		behind := false
-		for _, id := range stateVersions.Newest(tx, "workspace", 10_000, v.Workspace) {
+		for _, id := range tables.StateVersions.Newest(tx, "workspace", 10_000, v.Workspace) {
 			if behind = behind || id == v.ID; !behind || id == v.ID {
 				continue
 			}
-			before, err := stateVersions.Get(tx, id)
+			before, err := tables.StateVersions.Get(tx, id)
 			if err != nil {
 				return err
 			}
@@ -258,11 +259,11 @@ func (s *States) Object(a *Actor, version string, o *outline.Object) (attributes
 		return err
 	})
 	if err != nil {
-		return nil, false, told(err)
+		return nil, false, tables.Translated(err)
 	}
 	data, err := s.store.ReadPart(stateFile(v.ID), o.Start, o.Size)
 	if err != nil {
-		return nil, false, told(err)
+		return nil, false, tables.Translated(err)
 	}
 	masks, known := s.outlines.masks(v, o)
 	attributes, err = outline.Attributes(data, masks, known)
@@ -277,12 +278,12 @@ const maxPlans = 20
 func (s *outlines) masks(v *record.StateVersion, o *outline.Object) ([]string, bool) {
 	var candidates []*record.Run
 	err := s.store.View(func(tx *store.Tx) error {
-		ids := runs.Newest(tx, "workspace", maxPlans, v.Workspace)
+		ids := tables.Runs.Newest(tx, "workspace", maxPlans, v.Workspace)
 		if v.Run != "" {
 			ids = append([]string{v.Run}, ids...)
 		}
 		for _, id := range ids {
-			if r, err := runs.Get(tx, id); err == nil && r.Plan.Status == record.PhaseFinished {
+			if r, err := tables.Runs.Get(tx, id); err == nil && r.Plan.Status == record.PhaseFinished {
 				candidates = append(candidates, r)
 			}
 		}
@@ -322,7 +323,7 @@ func (s *States) Difference(a *Actor, from, to string) (out []StateChange, err e
 		return nil, err
 	}
 	if fromVersion.Workspace != toVersion.Workspace {
-		return nil, invalid("The versions %s and %s belong to different workspaces", from, to)
+		return nil, tables.Invalid("The versions %s and %s belong to different workspaces", from, to)
 	}
 	was := make(map[string]*outline.Object, len(x.Objects))
 	for i := range x.Objects {
@@ -366,7 +367,7 @@ func (s *outlines) enqueue(make func() error) {
 func (s *outlines) enqueueStateOutline(version string) {
 	s.enqueue(func() error {
 		var v *record.StateVersion
-		err := s.store.View(func(tx *store.Tx) (err error) { v, err = stateVersions.Get(tx, version); return err })
+		err := s.store.View(func(tx *store.Tx) (err error) { v, err = tables.StateVersions.Get(tx, version); return err })
 		if err == nil && !v.Encrypted && v.Status == record.StateFinalized {
 			if _, err = s.stateOutline(v); err == nil {
 				err = s.drift.settle(v)
@@ -430,11 +431,11 @@ func (s *States) LastChangeOf(a *Actor, of *outline.State, o *outline.Object) (c
 		}
 		return nil
 	})
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, tables.ErrNotFound) {
 		return nil, nil //nolint:nilnil // that version was removed meanwhile
 	}
 	if err != nil {
-		return nil, told(err)
+		return nil, tables.Translated(err)
 	}
 	c.Who = s.users.NameOf(a, strings.TrimSpace(c.Version.CreatedBy))
 	return c, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // stateOf returns a state with an object for each value.
@@ -65,7 +66,7 @@ func TestVersionsOfAStateAreCompared(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	other := put(t, h, h.NewWorkspace("two"), 1, "a")
-	if _, err := h.States.Difference(h.Admin, first.ID, other.ID); !errors.Is(err, service.ErrInvalid) {
+	if _, err := h.States.Difference(h.Admin, first.ID, other.ID); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("versions of two workspaces: %v", err)
 	}
 }
@@ -174,12 +175,12 @@ func TestAnEarlierStateIsRestored(t *testing.T) {
 	if now, err := h.States.Current(h.Admin, w.ID); err != nil || now.ID != v.ID {
 		t.Errorf("the current version is %+v, %v", now, err)
 	}
-	if _, err := h.States.Restore(h.Admin, v.ID); !errors.Is(err, service.ErrConflict) {
+	if _, err := h.States.Restore(h.Admin, v.ID); !errors.Is(err, tables.ErrConflict) {
 		t.Errorf("restoring the current version: %v", err)
 	}
 	r := h.NewRun(w, nil)
 	h.Await(r.ID, record.Planned)
-	if _, err := h.States.Restore(h.Admin, first.ID); !errors.Is(err, service.ErrConflict) {
+	if _, err := h.States.Restore(h.Admin, first.ID); !errors.Is(err, tables.ErrConflict) {
 		t.Errorf("restoring a version while a run has locked the workspace: %v", err)
 	}
 	lines, err := h.Audit.Latest(h.Admin, 1)
@@ -208,7 +209,7 @@ func TestAStateIsRestoredOnlyByWhoMayWriteIt(t *testing.T) {
 	if _, _, err := h.States.Outline(reader, first.ID); err != nil {
 		t.Errorf("somebody with the role read reads the state: %v", err)
 	}
-	if _, err := h.States.Restore(reader, first.ID); !errors.Is(err, service.ErrForbidden) {
+	if _, err := h.States.Restore(reader, first.ID); !errors.Is(err, tables.ErrForbidden) {
 		t.Errorf("somebody with the role read restores a version: %v", err)
 	}
 }

@@ -2,35 +2,12 @@ package service
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
-
-// lockedBy names the holder of a workspace's lock, in the wording that clients search for.
-func lockedBy(tx *store.Tx, w *record.Workspace) string {
-	l := w.Lock
-	name := l.ID
-	switch l.Kind {
-	case "run":
-		return "the workspace is locked by Run " + l.ID
-	case "team":
-		if t, err := teams.Get(tx, l.ID); err == nil {
-			name = t.Name
-		}
-		return "the workspace is locked by Team " + name
-	}
-	if u, err := users.Get(tx, l.ID); err == nil {
-		name = u.Name
-	}
-	text := "the workspace is locked by User " + name
-	if l.Reason != "" {
-		text += fmt.Sprintf(" (%s)", l.Reason)
-	}
-	return text
-}
 
 // kind returns the kind of holder that the actor is, for its locks.
 func (a *Actor) kind() string {
@@ -46,7 +23,7 @@ func (s *Workspaces) Lock(a *Actor, id, reason string) (v *WorkspaceView, err er
 	return s.changeLock(a, "workspace.lock", id, needLock, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
 		if w.Lock.Held() {
-			return conflict("%s", lockedBy(tx, w))
+			return tables.Conflict("%s", tables.LockedBy(tx, w))
 		}
 		w.Lock = record.Lock{Kind: a.kind(), ID: a.ID(), Reason: reason, At: s.now().UTC()}
 		return nil
@@ -59,9 +36,9 @@ func (s *Workspaces) Unlock(a *Actor, id string) (v *WorkspaceView, err error) {
 		_ record.Permissions) error {
 		switch {
 		case !w.Lock.Held():
-			return conflict("the workspace is not locked")
+			return tables.Conflict("the workspace is not locked")
 		case w.Lock.Kind != a.kind() || w.Lock.ID != a.ID():
-			return conflict("%s", lockedBy(tx, w))
+			return tables.Conflict("%s", tables.LockedBy(tx, w))
 		}
 		w.Lock = record.Lock{}
 		return nil
@@ -74,9 +51,9 @@ func (s *Workspaces) ForceUnlock(a *Actor, id string) (v *WorkspaceView, err err
 		_ record.Permissions) error {
 		switch {
 		case !w.Lock.Held():
-			return conflict("the workspace is not locked")
+			return tables.Conflict("the workspace is not locked")
 		case w.Lock.Kind == "run":
-			return conflict("%s: cancel or discard the run", lockedBy(tx, w))
+			return tables.Conflict("%s: cancel or discard the run", tables.LockedBy(tx, w))
 		}
 		w.Lock = record.Lock{}
 		return nil
@@ -92,7 +69,7 @@ func (s *Workspaces) changeLock(a *Actor, action, id string, n need,
 			return err
 		}
 		if !n.has(p) {
-			return forbidden("you are not allowed to %s", n.what)
+			return tables.Forbidden("you are not allowed to %s", n.what)
 		}
 		if err := change(tx, w, p); err != nil {
 			return err
@@ -100,7 +77,7 @@ func (s *Workspaces) changeLock(a *Actor, action, id string, n need,
 		v = &WorkspaceView{*w, p}
 		tx.After(s.queue.wake)
 		s.tellAfter(tx, w)
-		return workspaces.Put(tx, w)
+		return tables.Workspaces.Put(tx, w)
 	})
 	return v, err
 }
@@ -112,14 +89,6 @@ type ForeignLock struct {
 	Info []byte
 }
 
-// Locked is the error that carries the description of the conflicting lock's holder.
-type Locked struct{ Holder []byte }
-
-func (l *Locked) Error() string { return "the state is locked" }
-
-// Unwrap returns ErrConflict.
-func (l *Locked) Unwrap() error { return ErrConflict }
-
 // LockForeign locks a workspace for a client of the http backend. A repeated request for the same lock
 // succeeds, because the client may have lost the first response.
 func (s *Workspaces) LockForeign(a *Actor, id string, l ForeignLock) error {
@@ -129,7 +98,7 @@ func (s *Workspaces) LockForeign(a *Actor, id string, l ForeignLock) error {
 		case w.Lock.Held() && w.Lock.ForeignID == l.ID && w.Lock.ID == a.ID():
 			return nil
 		case w.Lock.Held():
-			return &Locked{holderInfo(tx, w)}
+			return &tables.Locked{Holder: holderInfo(tx, w)}
 		}
 		w.Lock = record.Lock{
 			Kind: a.kind(), ID: a.ID(), At: s.now().UTC(), Foreign: l.Info, ForeignID: l.ID,
@@ -149,7 +118,7 @@ func (s *Workspaces) UnlockForeign(a *Actor, id, lock string) error {
 		case !w.Lock.Held():
 			return nil
 		case w.Lock.ForeignID == "" || w.Lock.ForeignID != lock:
-			return &Locked{holderInfo(tx, w)}
+			return &tables.Locked{Holder: holderInfo(tx, w)}
 		}
 		w.Lock = record.Lock{}
 		return nil
@@ -163,11 +132,11 @@ func holderInfo(tx *store.Tx, w *record.Workspace) []byte {
 		return w.Lock.Foreign
 	}
 	who := w.Lock.ID
-	if u, err := users.Get(tx, who); err == nil {
+	if u, err := tables.Users.Get(tx, who); err == nil {
 		who = u.Name
 	}
 	info, err := json.Marshal(map[string]string{
-		"ID": w.Organization + "/" + w.Name, "Operation": w.Lock.Kind, "Info": lockedBy(tx, w),
+		"ID": w.Organization + "/" + w.Name, "Operation": w.Lock.Kind, "Info": tables.LockedBy(tx, w),
 		"Who": who, "Version": "",
 		"Created": w.Lock.At.Format(time.RFC3339Nano), "Path": w.Organization + "/" + w.Name,
 	})

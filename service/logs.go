@@ -13,6 +13,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // The markers at both ends of a log, as the API defines them. Readers remove them, and recognise the end of the
@@ -104,7 +105,7 @@ type followedLog struct {
 
 // logPhase checks a log's address, and returns which one it is.
 func (s *Logs) logPhase(address string) (followed followedLog, err error) {
-	unknown := notFound("there is no log at this address, or the address has expired")
+	unknown := tables.NotFound("there is no log at this address, or the address has expired")
 	cut := strings.LastIndexByte(address, '.')
 	if cut < 0 {
 		return followed, unknown
@@ -112,11 +113,11 @@ func (s *Logs) logPhase(address string) (followed followedLog, err error) {
 	signed, sum := address[:cut], address[cut+1:]
 	id, end, _ := strings.Cut(signed, ".")
 	err = s.store.View(func(tx *store.Tx) error {
-		r, err := runs.LookUp(tx, "plan", id)
+		r, err := tables.Runs.LookUp(tx, "plan", id)
 		p := (*record.Phase)(nil)
 		if err == nil {
 			p = &r.Plan
-		} else if r, err = runs.LookUp(tx, "apply", id); err == nil {
+		} else if r, err = tables.Runs.LookUp(tx, "apply", id); err == nil {
 			p = &r.Apply
 		}
 		if errors.Is(err, store.ErrNotFound) {
@@ -135,7 +136,7 @@ func (s *Logs) logPhase(address string) (followed followedLog, err error) {
 		followed = followedLog{phase: p.ID, run: r.ID, plans: p == &r.Plan && p.Started.IsZero()}
 		return nil
 	})
-	return followed, told(err)
+	return followed, tables.Translated(err)
 }
 
 // Read returns up to limit bytes of a phase's log from offset, by its address. If there are none yet, it waits

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // MembershipView is a membership with its user (nil for an invitation) and the user's teams in the
@@ -29,7 +30,7 @@ func (s *Memberships) List(a *Actor, organization string) (out []*MembershipView
 		if err != nil {
 			return err
 		}
-		all, err := memberships.Select(tx, "organization", strings.ToLower(o.Name))
+		all, err := tables.Memberships.Select(tx, "organization", strings.ToLower(o.Name))
 		for _, m := range all {
 			v, err := viewMembership(tx, m)
 			if err != nil {
@@ -39,7 +40,7 @@ func (s *Memberships) List(a *Actor, organization string) (out []*MembershipView
 		}
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 func viewMembership(tx *store.Tx, m *record.Membership) (*MembershipView, error) {
@@ -48,10 +49,10 @@ func viewMembership(tx *store.Tx, m *record.Membership) (*MembershipView, error)
 		return v, nil
 	}
 	var err error
-	if v.Person, err = users.Get(tx, m.User); err != nil {
+	if v.Person, err = tables.Users.Get(tx, m.User); err != nil {
 		return nil, err
 	}
-	theirs, err := teams.Select(tx, "user", m.User)
+	theirs, err := tables.Teams.Select(tx, "user", m.User)
 	for _, t := range theirs {
 		if strings.EqualFold(t.Organization, m.Organization) {
 			v.Teams = append(v.Teams, t.ID)
@@ -69,17 +70,17 @@ func (s *Memberships) Find(a *Actor, id string) (v *MembershipView, err error) {
 		}
 		return err
 	})
-	return v, told(err)
+	return v, tables.Translated(err)
 }
 
 func (a *Actor) membership(tx *store.Tx, id string) (*record.Membership, *record.Organization, error) {
-	m, err := memberships.Get(tx, id)
+	m, err := tables.Memberships.Get(tx, id)
 	if err == nil {
 		if o, err := a.organization(tx, m.Organization); err == nil {
 			return m, o, nil
 		}
 	}
-	return nil, nil, notFound("there is no membership %q, or you have no access to it", id)
+	return nil, nil, tables.NotFound("there is no membership %q, or you have no access to it", id)
 }
 
 // InvitedUser returns the ID that stands for the user of an invitation until there is one.
@@ -87,7 +88,7 @@ func InvitedUser(membership string) string { return "user-" + strings.TrimPrefix
 
 // invitation returns the membership whose user InvitedUser has named, before or after it was accepted.
 func invitation(tx *store.Tx, user string) (*record.Membership, error) {
-	return memberships.Get(tx, "ou-"+strings.TrimPrefix(user, "user-"))
+	return tables.Memberships.Get(tx, "ou-"+strings.TrimPrefix(user, "user-"))
 }
 
 func manageMembers(t *record.Team) bool { return t.ManageMembership }
@@ -101,16 +102,16 @@ func (s *Memberships) Invite(a *Actor, organization, email string, teamIDs []str
 			return err
 		}
 		if !a.manages(o, manageMembers) {
-			return forbidden("you are not allowed to change the members of %s", o.Name)
+			return tables.Forbidden("you are not allowed to change the members of %s", o.Name)
 		}
 		if email = strings.TrimSpace(email); !strings.Contains(email, "@") || len(email) > 320 {
-			return invalid("Email must be an email address")
+			return tables.Invalid("Email must be an email address")
 		}
 		m := &record.Membership{Organization: o.Name, Email: email, Teams: teamIDs}
 		if err := s.mayJoin(tx, a, o, teamIDs); err != nil {
 			return err
 		}
-		for u, err := range users.All(tx) {
+		for u, err := range tables.Users.All(tx) {
 			if err != nil {
 				return err
 			}
@@ -119,8 +120,8 @@ func (s *Memberships) Invite(a *Actor, organization, email string, teamIDs []str
 				break
 			}
 		}
-		if _, err := memberships.Find(tx, "person", strings.ToLower(o.Name), person(m)); err == nil {
-			return invalid("User is already a member of the organization %s, or invited", o.Name)
+		if _, err := tables.Memberships.Find(tx, "person", strings.ToLower(o.Name), tables.PersonKey(m)); err == nil {
+			return tables.Invalid("User is already a member of the organization %s, or invited", o.Name)
 		}
 		if err := s.join(tx, m); err != nil {
 			return err
@@ -134,12 +135,12 @@ func (s *Memberships) Invite(a *Actor, organization, email string, teamIDs []str
 // mayJoin checks that the actor may add somebody to teams of an organization.
 func (s *Memberships) mayJoin(tx *store.Tx, a *Actor, o *record.Organization, teamIDs []string) error {
 	for _, id := range teamIDs {
-		t, err := teams.Get(tx, id)
+		t, err := tables.Teams.Get(tx, id)
 		if err != nil || !strings.EqualFold(t.Organization, o.Name) {
-			return invalid("there is no team %q in %s", id, o.Name)
+			return tables.Invalid("there is no team %q in %s", id, o.Name)
 		}
 		if t.ID == o.Owners && !a.owns(o) {
-			return forbidden("only owners may make others owners of %s", o.Name)
+			return tables.Forbidden("only owners may make others owners of %s", o.Name)
 		}
 	}
 	return nil
@@ -148,13 +149,13 @@ func (s *Memberships) mayJoin(tx *store.Tx, a *Actor, o *record.Organization, te
 // join records a membership, and adds its user to the teams of the invitation.
 func (s *Memberships) join(tx *store.Tx, m *record.Membership) error {
 	if m.ID == "" {
-		m.ID, m.CreatedAt = newID("ou"), s.now().UTC()
+		m.ID, m.CreatedAt = tables.NewID("ou"), s.now().UTC()
 	}
 	if m.User == "" {
-		return memberships.Put(tx, m)
+		return tables.Memberships.Put(tx, m)
 	}
 	for _, id := range m.Teams {
-		t, err := teams.Get(tx, id)
+		t, err := tables.Teams.Get(tx, id)
 		if errors.Is(err, store.ErrNotFound) {
 			continue // the team was deleted after the invitation
 		}
@@ -164,12 +165,12 @@ func (s *Memberships) join(tx *store.Tx, m *record.Membership) error {
 		if !t.Has(m.User) {
 			t.Users = append(t.Users, m.User)
 		}
-		if err := teams.Put(tx, t); err != nil {
+		if err := tables.Teams.Put(tx, t); err != nil {
 			return err
 		}
 	}
 	m.Teams = nil
-	return memberships.Put(tx, m)
+	return tables.Memberships.Put(tx, m)
 }
 
 // accept turns the invitations for a new user's address into memberships.
@@ -177,7 +178,7 @@ func (s *Memberships) accept(tx *store.Tx, u *record.User) error {
 	if u.Email == "" {
 		return nil
 	}
-	invited, err := memberships.Select(tx, "email", Hash(strings.ToLower(u.Email)))
+	invited, err := tables.Memberships.Select(tx, "email", tables.Hash(strings.ToLower(u.Email)))
 	if err != nil {
 		return err
 	}
@@ -195,7 +196,7 @@ func (s *Memberships) accept(tx *store.Tx, u *record.User) error {
 
 // belong makes a user a member of an organization, unless it is one already.
 func (s *Memberships) belong(tx *store.Tx, organization string, u *record.User) error {
-	_, err := memberships.Find(tx, "person", strings.ToLower(organization), u.ID)
+	_, err := tables.Memberships.Find(tx, "person", strings.ToLower(organization), u.ID)
 	if !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
@@ -211,12 +212,12 @@ func (s *Memberships) Expel(a *Actor, id string) error {
 		}
 		mine := a.User != nil && a.User.ID == m.User
 		if !mine && !a.manages(o, manageMembers) {
-			return forbidden("you are not allowed to change the members of %s", o.Name)
+			return tables.Forbidden("you are not allowed to change the members of %s", o.Name)
 		}
 		if m.User == "" {
-			return memberships.Delete(tx, id)
+			return tables.Memberships.Delete(tx, id)
 		}
-		theirs, err := teams.Select(tx, "user", m.User)
+		theirs, err := tables.Teams.Select(tx, "user", m.User)
 		if err != nil {
 			return err
 		}
@@ -225,16 +226,16 @@ func (s *Memberships) Expel(a *Actor, id string) error {
 				continue
 			}
 			if t.ID == o.Owners && !mine && !a.owns(o) {
-				return forbidden("only owners may remove an owner of %s", o.Name)
+				return tables.Forbidden("only owners may remove an owner of %s", o.Name)
 			}
 			t.Users = slices.DeleteFunc(t.Users, func(u string) bool { return u == m.User })
 			if t.ID == o.Owners && len(t.Users) == 0 {
-				return invalid("An organization needs an owner")
+				return tables.Invalid("An organization needs an owner")
 			}
-			if err := teams.Put(tx, t); err != nil {
+			if err := tables.Teams.Put(tx, t); err != nil {
 				return err
 			}
 		}
-		return memberships.Delete(tx, id)
+		return tables.Memberships.Delete(tx, id)
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // DestinationEmail is the destination type of notifications by mail.
@@ -34,34 +35,34 @@ func (s *Notifications) List(a *Actor, workspace string) (out []*record.Notifica
 		if _, err := a.allowed(tx, workspace, needSee); err != nil {
 			return err
 		}
-		out, err = notifications.Select(tx, "workspace", workspace)
+		out, err = tables.Notifications.Select(tx, "workspace", workspace)
 		for _, n := range out {
 			n.Token = ""
 		}
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // Find returns a notification configuration without its token.
 func (s *Notifications) Find(a *Actor, id string) (n *record.Notification, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if n, err = notifications.Get(tx, id); err == nil {
+		if n, err = tables.Notifications.Get(tx, id); err == nil {
 			_, err = a.allowed(tx, n.Workspace, needSee)
 		}
 		if err != nil {
-			return notFound("there is no notification configuration %q, or you have no access to it", id)
+			return tables.NotFound("there is no notification configuration %q, or you have no access to it", id)
 		}
 		n.Token = ""
 		return nil
 	})
-	return n, told(err)
+	return n, tables.Translated(err)
 }
 
 // Create creates a notification configuration.
 func (s *Notifications) Create(a *Actor, n record.Notification) (*record.Notification, error) {
 	return s.put(a, n.Name, func(*store.Tx) (*record.Notification, error) {
-		n.ID, n.CreatedAt = newID("nc"), s.now().UTC()
+		n.ID, n.CreatedAt = tables.NewID("nc"), s.now().UTC()
 		return &n, nil
 	})
 }
@@ -72,9 +73,9 @@ func (s *Notifications) Create(a *Actor, n record.Notification) (*record.Notific
 func (s *Notifications) Change(a *Actor, id string, change func(*record.Notification) error) (
 	*record.Notification, error) {
 	return s.put(a, id, func(tx *store.Tx) (*record.Notification, error) {
-		n, err := notifications.Get(tx, id)
+		n, err := tables.Notifications.Get(tx, id)
 		if err != nil {
-			return nil, notFound("there is no notification configuration %q, or you have no access to it", id)
+			return nil, tables.NotFound("there is no notification configuration %q, or you have no access to it", id)
 		}
 		token := n.Token
 		n.Token = ""
@@ -100,20 +101,20 @@ func (s *Notifications) put(a *Actor, object string,
 		}
 		switch {
 		case n.Name == "":
-			return invalid("Name can't be blank")
+			return tables.Invalid("Name can't be blank")
 		case !slices.Contains(destinations, n.Destination):
-			return invalid("Destination type must be generic, slack, microsoft-teams or email")
+			return tables.Invalid("Destination type must be generic, slack, microsoft-teams or email")
 		}
 		if err := s.checkReceivers(tx, n); err != nil {
 			return err
 		}
 		for _, trigger := range n.Triggers {
 			if !slices.Contains(triggers, trigger) {
-				return invalid("Triggers must be of %s", strings.Join(triggers, ", "))
+				return tables.Invalid("Triggers must be of %s", strings.Join(triggers, ", "))
 			}
 		}
 		n.UpdatedAt = s.now().UTC()
-		if err := notifications.Put(tx, n); err != nil {
+		if err := tables.Notifications.Put(tx, n); err != nil {
 			return err
 		}
 		out = *n
@@ -128,7 +129,7 @@ func (s *Notifications) checkReceivers(tx *store.Tx, n *record.Notification) err
 	if n.Destination != DestinationEmail {
 		u, err := url.Parse(n.URL)
 		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-			return invalid("Url must be an address that begins with http or https")
+			return tables.Invalid("Url must be an address that begins with http or https")
 		}
 		n.Users, n.Emails = nil, nil
 		return nil
@@ -136,20 +137,20 @@ func (s *Notifications) checkReceivers(tx *store.Tx, n *record.Notification) err
 	n.URL, n.Token = "", ""
 	switch {
 	case n.Enabled && !s.mail:
-		return invalid("This service has no mail server: set one with serve -smtp, or use another destination type")
+		return tables.Invalid("This service has no mail server: set one with serve -smtp, or use another destination type")
 	case len(n.Users)+len(n.Emails) > maxRecipients:
-		return invalid("Users and email addresses must be at most %d", maxRecipients)
+		return tables.Invalid("Users and email addresses must be at most %d", maxRecipients)
 	}
 	for _, id := range n.Users {
-		_, err := users.Look(tx, id)
+		_, err := tables.Users.Look(tx, id)
 		if errors.Is(err, store.ErrNotFound) {
 			var m *record.Membership
 			var w *record.Workspace
 			if m, err = invitation(tx, id); err == nil {
-				w, err = workspaces.Get(tx, n.Workspace)
+				w, err = tables.Workspaces.Get(tx, n.Workspace)
 			}
 			if errors.Is(err, store.ErrNotFound) || err == nil && !strings.EqualFold(m.Organization, w.Organization) {
-				return invalid("There is no user %q", id)
+				return tables.Invalid("There is no user %q", id)
 			}
 		}
 		if err != nil {
@@ -158,7 +159,7 @@ func (s *Notifications) checkReceivers(tx *store.Tx, n *record.Notification) err
 	}
 	for _, address := range n.Emails {
 		if at, err := mail.ParseAddress(address); err != nil || at.Address != address || len(address) > 320 {
-			return invalid("%q is no email address", address)
+			return tables.Invalid("%q is no email address", address)
 		}
 	}
 	return nil
@@ -167,13 +168,13 @@ func (s *Notifications) checkReceivers(tx *store.Tx, n *record.Notification) err
 // Delete removes a notification configuration.
 func (s *Notifications) Delete(a *Actor, id string) error {
 	return s.audited(a, "notification.delete", id, func(tx *store.Tx) error {
-		n, err := notifications.Get(tx, id)
+		n, err := tables.Notifications.Get(tx, id)
 		if err == nil {
 			_, err = a.allowed(tx, n.Workspace, needAdmin)
 		}
 		if err != nil {
-			return notFound("there is no notification configuration %q, or you have no access to it", id)
+			return tables.NotFound("there is no notification configuration %q, or you have no access to it", id)
 		}
-		return notifications.Delete(tx, id)
+		return tables.Notifications.Delete(tx, id)
 	})
 }

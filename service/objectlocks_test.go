@@ -9,6 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // sharing is a workspace whose runs lock objects. Its applies end when the test tells them to, or when the service
@@ -70,7 +71,7 @@ func (x *sharing) applies(message string) (*record.Run, *service.Job) {
 // refuses checks that an action is refused because of a run.
 func (x *sharing) refuses(what string, because *record.Run, err error) {
 	x.t.Helper()
-	if !errors.Is(err, service.ErrConflict) || !strings.Contains(err.Error(), because.ID) {
+	if !errors.Is(err, tables.ErrConflict) || !strings.Contains(err.Error(), because.ID) {
 		x.t.Errorf("%s while the run %s is in progress: %v", what, because.ID, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // ObjectChange is a change of some instances of a state, while runs may change others.
@@ -33,7 +34,7 @@ type Refused struct{ Reason string }
 func (r *Refused) Error() string { return r.Reason }
 
 // Unwrap returns ErrConflict.
-func (r *Refused) Unwrap() error { return ErrConflict }
+func (r *Refused) Unwrap() error { return tables.ErrConflict }
 
 const (
 	// changeTerm is the time limit of a change of objects, without its wait for locks.
@@ -57,9 +58,9 @@ type Objects struct {
 // if its runs do not lock objects, or if it had no runs. If ctx ends, it does not wait for locks any more.
 func (s *Objects) Change(ctx context.Context, a *Actor, workspace string, c ObjectChange) error {
 	if c.Wait < 0 || c.Wait > MaxChangeWait {
-		return invalid("The wait must be between 0 and %d seconds", MaxChangeWait)
+		return tables.Invalid("The wait must be between 0 and %d seconds", MaxChangeWait)
 	}
-	c.ID = newID("oc")
+	c.ID = tables.NewID("oc")
 	c.Who = fmt.Sprintf("%s (%s)", a.Name(), c.Operation)
 	j := &job{}
 	r, err := s.beginChange(a, workspace, c, j)
@@ -84,8 +85,8 @@ func (s *Objects) Change(ctx context.Context, a *Actor, workspace string, c Obje
 	case errors.Is(err, ErrReported):
 		err = said.problem()
 	case errors.Is(err, ErrStopped):
-		err = conflict("the request was canceled, or the service is shutting down; the state was not changed")
-	case err != nil && !errors.Is(err, ErrConflict):
+		err = tables.Conflict("the request was canceled, or the service is shutting down; the state was not changed")
+	case err != nil && !errors.Is(err, tables.ErrConflict):
 		s.log.Error("cannot change objects of a state", "workspace", workspace, "error", err)
 	}
 	return errors.Join(err, s.endChange(r.Workspace))
@@ -103,18 +104,18 @@ func (s *Objects) beginChange(a *Actor, workspace string, c ObjectChange, j *job
 		case err != nil:
 			return err
 		case !w.ObjectLocks:
-			return conflict("runs of the workspace %s lock its whole state: lock the workspace to change it", w.Name)
+			return tables.Conflict("runs of the workspace %s lock its whole state: lock the workspace to change it", w.Name)
 		case w.Lock.Held() && (w.Lock.Kind != "run" || w.Lock.Reason != ""):
-			return conflict("%s", lockedBy(tx, w))
+			return tables.Conflict("%s", tables.LockedBy(tx, w))
 		}
 		id := w.Lock.ID
-		if newest := runs.Newest(tx, "workspace", 1, w.ID); id == "" && len(newest) > 0 {
+		if newest := tables.Runs.Newest(tx, "workspace", 1, w.ID); id == "" && len(newest) > 0 {
 			id = newest[0]
 		}
 		if id == "" {
-			return conflict("the workspace %s had no runs yet: lock the workspace to change its state", w.Name)
+			return tables.Conflict("the workspace %s had no runs yet: lock the workspace to change its state", w.Name)
 		}
-		if r, err = runs.Get(tx, id); err != nil {
+		if r, err = tables.Runs.Get(tx, id); err != nil {
 			return err
 		}
 		if taken == "" { // this function may be called more than once
@@ -128,7 +129,7 @@ func (s *Objects) beginChange(a *Actor, workspace string, c ObjectChange, j *job
 		}
 		w.Lock = record.Lock{Kind: "run", ID: r.ID, At: s.now().UTC()}
 		s.tellAfter(tx, w)
-		return workspaces.Put(tx, w)
+		return tables.Workspaces.Put(tx, w)
 	})
 	if err != nil && taken != "" {
 		q.release(c.ID, j)
@@ -143,14 +144,14 @@ func (s *Objects) beginChange(a *Actor, workspace string, c ObjectChange, j *job
 func (s *Objects) endChange(workspace string) error {
 	s.queue.changeEnded(workspace)
 	err := s.store.Update(func(tx *store.Tx) error {
-		w, err := workspaces.Get(tx, workspace)
+		w, err := tables.Workspaces.Get(tx, workspace)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil // it was deleted meanwhile
 		}
 		if err != nil || w.Lock.Kind != "run" || w.Lock.Reason != "" {
 			return err
 		}
-		r, err := runs.Get(tx, w.Lock.ID)
+		r, err := tables.Runs.Get(tx, w.Lock.ID)
 		if err != nil || r.Status.Holds() && holds(r) {
 			return err
 		}
@@ -159,9 +160,9 @@ func (s *Objects) endChange(workspace string) error {
 		}
 		s.tellAfter(tx, w)
 		tx.After(s.queue.wake)
-		return workspaces.Put(tx, w)
+		return tables.Workspaces.Put(tx, w)
 	})
-	return told(err)
+	return tables.Translated(err)
 }
 
 // takeChange registers the job of a change of objects. The error is ErrConflict if the service is shutting down.

@@ -9,6 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // sharedWorkspace returns a workspace whose runs lock objects.
@@ -52,7 +53,7 @@ func TestAWorkspaceCannotBeLockedWhileObjectsOfItsStateAreChanged(t *testing.T) 
 	<-changing
 	close(apply)
 	h.Await(r.ID, record.Applied)
-	if _, err := h.Workspaces.Lock(h.Admin, w.ID, ""); !errors.Is(err, service.ErrConflict) {
+	if _, err := h.Workspaces.Lock(h.Admin, w.ID, ""); !errors.Is(err, tables.ErrConflict) {
 		t.Errorf("locking the workspace meanwhile: %v", err)
 	}
 	close(change)
@@ -67,7 +68,7 @@ func TestAWorkspaceCannotBeLockedWhileObjectsOfItsStateAreChanged(t *testing.T) 
 		t.Errorf("locking the workspace afterwards: %v", err)
 	}
 	err = h.Objects.Change(t.Context(), h.Admin, w.ID, service.ObjectChange{})
-	if !errors.Is(err, service.ErrConflict) || !strings.Contains(err.Error(), "maintenance") {
+	if !errors.Is(err, tables.ErrConflict) || !strings.Contains(err.Error(), "maintenance") {
 		t.Errorf("a change of a locked workspace: %v", err)
 	}
 }
@@ -89,7 +90,7 @@ func TestObjectsAreChangedOnlyWhereRunsLockThemAndByThoseWhoMay(t *testing.T) {
 	h.Await(h.NewRun(w, func(r *record.Run) { r.AutoApply = true }).ID, record.Applied)
 	for role, allowed := range map[string]bool{"read": false, "plan": false, "write": true} {
 		err := h.Objects.Change(t.Context(), member(t, h, "the-"+role, role, w.ID), w.ID, service.ObjectChange{})
-		if allowed != (err == nil) || !allowed && !errors.Is(err, service.ErrForbidden) {
+		if allowed != (err == nil) || !allowed && !errors.Is(err, tables.ErrForbidden) {
 			t.Errorf("%s: %v", role, err)
 		}
 	}

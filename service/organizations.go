@@ -6,6 +6,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Organizations are the organizations of the service.
@@ -19,13 +20,13 @@ type Organizations struct {
 // Find returns an organization.
 func (s *Organizations) Find(a *Actor, name string) (o *record.Organization, err error) {
 	err = s.store.View(func(tx *store.Tx) error { o, err = a.organization(tx, name); return err })
-	return o, told(err)
+	return o, tables.Translated(err)
 }
 
 // List returns the organizations that the actor may know of.
 func (s *Organizations) List(a *Actor) (out []*record.Organization, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		for o, err := range organizations.All(tx) {
+		for o, err := range tables.Organizations.All(tx) {
 			if err != nil {
 				return err
 			}
@@ -35,41 +36,41 @@ func (s *Organizations) List(a *Actor) (out []*record.Organization, err error) {
 		}
 		return nil
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // Create creates an organization, its team of owners, of which the actor becomes a member, and its
 // default project.
 func (s *Organizations) Create(a *Actor, name, email string) (o *record.Organization, err error) {
 	if a.User == nil || !a.admin() {
-		return nil, forbidden("only administrators of the service may create organizations")
+		return nil, tables.Forbidden("only administrators of the service may create organizations")
 	}
 	if !record.ValidName(name) {
-		return nil, invalid("Name must be letters, digits, - and _, and begin with a letter or a digit")
+		return nil, tables.Invalid("Name must be letters, digits, - and _, and begin with a letter or a digit")
 	}
 	if record.Reserved(name) {
-		return nil, invalid("Name is reserved: the pages of the service have the addresses /app/login, /app/logout and " +
-			"/app/settings")
+		return nil, tables.Invalid("Name is reserved: the pages of the service have the addresses /app/login, " +
+			"/app/logout and /app/settings")
 	}
 	err = s.audited(a, "organization.create", name, func(tx *store.Tx) error {
-		if _, err := organizations.Get(tx, strings.ToLower(name)); err == nil {
-			return invalid("Name has already been taken")
+		if _, err := tables.Organizations.Get(tx, strings.ToLower(name)); err == nil {
+			return tables.Invalid("Name has already been taken")
 		}
 		now := s.now().UTC()
-		p := &record.Project{ID: newID("prj"), Organization: name, Name: "Default Project", CreatedAt: now}
-		t := &record.Team{ID: newID("team"), Organization: name, Name: "owners", Users: []string{a.User.ID},
+		p := &record.Project{ID: tables.NewID("prj"), Organization: name, Name: "Default Project", CreatedAt: now}
+		t := &record.Team{ID: tables.NewID("team"), Organization: name, Name: "owners", Users: []string{a.User.ID},
 			Visibility: "organization"}
 		o = &record.Organization{Name: name, Email: email, CreatedAt: now, DefaultProject: p.ID, Owners: t.ID}
-		if err := organizations.Put(tx, o); err != nil {
+		if err := tables.Organizations.Put(tx, o); err != nil {
 			return err
 		}
-		if err := teams.Put(tx, t); err != nil {
+		if err := tables.Teams.Put(tx, t); err != nil {
 			return err
 		}
 		if err := s.memberships.belong(tx, name, a.User); err != nil {
 			return err
 		}
-		return projects.Put(tx, p)
+		return tables.Projects.Put(tx, p)
 	})
 	return o, err
 }
@@ -91,7 +92,7 @@ func (s *Organizations) Change(a *Actor, name string, c OrganizationSettings) (o
 			return err
 		}
 		if !a.owns(o) {
-			return forbidden("only owners may change an organization")
+			return tables.Forbidden("only owners may change an organization")
 		}
 		set(&o.Email, c.Email)
 		set(&o.NoForceDelete, c.NoForceDelete)
@@ -103,22 +104,22 @@ func (s *Organizations) Change(a *Actor, name string, c OrganizationSettings) (o
 		}
 		if c.DefaultMode != nil && *c.DefaultMode != o.Mode() {
 			if !validMode(*c.DefaultMode) {
-				return invalid("Default execution mode must be remote, local or agent")
+				return tables.Invalid("Default execution mode must be remote, local or agent")
 			}
 			o.DefaultMode = *c.DefaultMode
 			if err := inherit(tx, o); err != nil {
 				return err
 			}
 		}
-		return organizations.Put(tx, o)
+		return tables.Organizations.Put(tx, o)
 	})
 	return o, err
 }
 
 // inherit sets the organization's execution mode for the workspaces that have none of their own.
 func inherit(tx *store.Tx, o *record.Organization) error {
-	for _, id := range workspaces.List(tx, "organization", strings.ToLower(o.Name)) {
-		w, err := workspaces.Get(tx, id)
+	for _, id := range tables.Workspaces.List(tx, "organization", strings.ToLower(o.Name)) {
+		w, err := tables.Workspaces.Get(tx, id)
 		if err != nil {
 			return err
 		}
@@ -126,7 +127,7 @@ func inherit(tx *store.Tx, o *record.Organization) error {
 			continue
 		}
 		w.ExecutionMode = o.Mode()
-		if err := workspaces.Put(tx, w); err != nil {
+		if err := tables.Workspaces.Put(tx, w); err != nil {
 			return err
 		}
 	}
@@ -141,38 +142,38 @@ func (s *Organizations) Delete(a *Actor, name string) error {
 			return err
 		}
 		if !a.owns(o) {
-			return forbidden("only owners may delete an organization")
+			return tables.Forbidden("only owners may delete an organization")
 		}
 		key := strings.ToLower(name)
-		if len(workspaces.List(tx, "organization", key)) > 0 {
-			return conflict("the organization %s still has workspaces", name)
+		if len(tables.Workspaces.List(tx, "organization", key)) > 0 {
+			return tables.Conflict("the organization %s still has workspaces", name)
 		}
-		for _, id := range projects.List(tx, "organization", key) {
-			if err := projects.Delete(tx, id); err != nil {
+		for _, id := range tables.Projects.List(tx, "organization", key) {
+			if err := tables.Projects.Delete(tx, id); err != nil {
 				return err
 			}
 		}
-		for _, id := range teams.List(tx, "organization", key) {
+		for _, id := range tables.Teams.List(tx, "organization", key) {
 			if err := s.teams.drop(tx, id); err != nil {
 				return err
 			}
 		}
-		for _, id := range variableSets.List(tx, "organization", key) {
+		for _, id := range tables.VariableSets.List(tx, "organization", key) {
 			if err := s.variableSets.drop(tx, id); err != nil {
 				return err
 			}
 		}
-		for _, id := range memberships.List(tx, "organization", key) {
-			if err := memberships.Delete(tx, id); err != nil {
+		for _, id := range tables.Memberships.List(tx, "organization", key) {
+			if err := tables.Memberships.Delete(tx, id); err != nil {
 				return err
 			}
 		}
-		for _, id := range tokens.List(tx, "owner", record.TokenOrganization, key) {
-			if err := tokens.Delete(tx, id); err != nil {
+		for _, id := range tables.Tokens.List(tx, "owner", record.TokenOrganization, key) {
+			if err := tables.Tokens.Delete(tx, id); err != nil {
 				return err
 			}
 		}
-		return organizations.Delete(tx, key)
+		return tables.Organizations.Delete(tx, key)
 	})
 }
 
@@ -188,7 +189,7 @@ func (s *Projects) List(a *Actor, organization string, names ...string) (out []*
 		if err != nil {
 			return err
 		}
-		all, err := projects.Select(tx, "organization", strings.ToLower(o.Name))
+		all, err := tables.Projects.Select(tx, "organization", strings.ToLower(o.Name))
 		for _, p := range all {
 			sees, err := a.sees(tx, o, p)
 			if err != nil {
@@ -200,7 +201,7 @@ func (s *Projects) List(a *Actor, organization string, names ...string) (out []*
 		}
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 func containsFold(names []string, name string) bool {
@@ -236,13 +237,13 @@ func (s *Projects) Permissions(a *Actor, p *record.Project) (out ProjectPermissi
 		out.CreateWorkspaces, err = a.createsIn(tx, o, p.ID)
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // Find returns a project.
 func (s *Projects) Find(a *Actor, id string) (p *record.Project, err error) {
 	err = s.store.View(func(tx *store.Tx) error { p, _, err = a.project(tx, id); return err })
-	return p, told(err)
+	return p, tables.Translated(err)
 }
 
 // sees reports whether the actor may see a project: because it has a right in the project or in one of its
@@ -252,12 +253,12 @@ func (a *Actor) sees(tx *store.Tx, o *record.Organization, p *record.Project) (b
 		return true, nil
 	}
 	for _, t := range a.teams {
-		if _, err := accesses.Find(tx, "pair", t.ID, p.ID); err == nil {
+		if _, err := tables.Accesses.Find(tx, "pair", t.ID, p.ID); err == nil {
 			return true, nil
 		}
 	}
-	for _, id := range workspaces.List(tx, "project", p.ID) {
-		w, err := workspaces.Get(tx, id)
+	for _, id := range tables.Workspaces.List(tx, "project", p.ID) {
+		w, err := tables.Workspaces.Get(tx, id)
 		if err != nil {
 			return false, err
 		}
@@ -270,7 +271,7 @@ func (a *Actor) sees(tx *store.Tx, o *record.Organization, p *record.Project) (b
 
 // project returns a project that the actor may see.
 func (a *Actor) project(tx *store.Tx, id string) (*record.Project, *record.Organization, error) {
-	p, err := projects.Get(tx, id)
+	p, err := tables.Projects.Get(tx, id)
 	if err == nil {
 		if o, err := a.organization(tx, p.Organization); err == nil {
 			if sees, err := a.sees(tx, o, p); sees || err != nil {
@@ -278,7 +279,7 @@ func (a *Actor) project(tx *store.Tx, id string) (*record.Project, *record.Organ
 			}
 		}
 	}
-	return nil, nil, notFound("there is no project %q, or you have no access to it", id)
+	return nil, nil, tables.NotFound("there is no project %q, or you have no access to it", id)
 }
 
 // Create creates a project.
@@ -288,7 +289,7 @@ func (s *Projects) Create(a *Actor, p record.Project) (*record.Project, error) {
 		if err != nil {
 			return nil, false, err
 		}
-		p.ID, p.Organization, p.CreatedAt = newID("prj"), o.Name, s.now().UTC()
+		p.ID, p.Organization, p.CreatedAt = tables.NewID("prj"), o.Name, s.now().UTC()
 		return &p, a.manages(o, manageProjects), nil
 	})
 }
@@ -321,16 +322,16 @@ func (s *Projects) put(a *Actor, object string, make func(*store.Tx) (p *record.
 		p.Name = strings.TrimSpace(p.Name)
 		switch {
 		case !may:
-			return forbidden("you are not allowed to change projects of %s", p.Organization)
+			return tables.Forbidden("you are not allowed to change projects of %s", p.Organization)
 		case p.Name == "" || len(p.Name) > 90:
-			return invalid("Name must have between 1 and 90 characters")
+			return tables.Invalid("Name must have between 1 and 90 characters")
 		case strings.ContainsAny(p.Name, "<>/\\!@#$%^&*;:\x00\n") || len(p.Name) < 3:
-			return invalid("Name must have at least 3 characters, and only letters, numbers, spaces, -, _ and .")
+			return tables.Invalid("Name must have at least 3 characters, and only letters, numbers, spaces, -, _ and .")
 		}
 		if p.Tags, err = tidy(p.Tags); err != nil {
 			return err
 		}
-		return projects.Put(tx, p)
+		return tables.Projects.Put(tx, p)
 	})
 	return p, err
 }
@@ -347,12 +348,12 @@ func (s *Projects) Delete(a *Actor, id string) error {
 		case err != nil:
 			return err
 		case granted.Settings != "delete" && !a.manages(o, manageProjects):
-			return forbidden("you are not allowed to change projects of %s", o.Name)
+			return tables.Forbidden("you are not allowed to change projects of %s", o.Name)
 		case o.DefaultProject == p.ID:
-			return conflict("the default project cannot be deleted")
-		case len(workspaces.List(tx, "project", p.ID)) > 0:
-			return conflict("the project %s still has workspaces", p.Name)
+			return tables.Conflict("the default project cannot be deleted")
+		case len(tables.Workspaces.List(tx, "project", p.ID)) > 0:
+			return tables.Conflict("the project %s still has workspaces", p.Name)
 		}
-		return projects.Delete(tx, p.ID)
+		return tables.Projects.Delete(tx, p.ID)
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Attention is the reason why a workspace needs a person, in ascending order of urgency.
@@ -52,7 +53,7 @@ func (s *Workspaces) Overviews(a *Actor, organization string, f WorkspaceFilter)
 		if err != nil {
 			return err
 		}
-		all, err := workspaces.Select(tx, "organization", strings.ToLower(o.Name))
+		all, err := tables.Workspaces.Select(tx, "organization", strings.ToLower(o.Name))
 		if err != nil {
 			return err
 		}
@@ -76,7 +77,7 @@ func (s *Workspaces) Overviews(a *Actor, organization string, f WorkspaceFilter)
 		return nil
 	})
 	slices.SortStableFunc(out, func(x, y *Overview) int { return cmp.Compare(y.Attention, x.Attention) })
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // OverviewOf returns the overview of one workspace.
@@ -88,17 +89,17 @@ func (s *Workspaces) OverviewOf(a *Actor, id string) (v *Overview, err error) {
 		}
 		return err
 	})
-	return v, told(err)
+	return v, tables.Translated(err)
 }
 
 func overview(tx *store.Tx, w *WorkspaceView) (*Overview, error) {
-	halt, err := haltOf(tx, w.ID)
+	halt, err := tables.HaltOf(tx, w.ID)
 	if err != nil {
 		return nil, err
 	}
 	v := &Overview{WorkspaceView: w, Halt: halt}
 	if w.Lock.Held() {
-		v.Holder = strings.TrimPrefix(lockedBy(tx, &w.Workspace), "the workspace is locked by ")
+		v.Holder = strings.TrimPrefix(tables.LockedBy(tx, &w.Workspace), "the workspace is locked by ")
 		if w.Lock.Kind != "run" {
 			v.Attention = LockedByPerson
 		}
@@ -116,14 +117,14 @@ func overview(tx *store.Tx, w *WorkspaceView) (*Overview, error) {
 	}
 	id := w.CurrentRun
 	if id == "" {
-		for _, id = range runs.Newest(tx, "workspace", 1, w.ID) {
+		for _, id = range tables.Runs.Newest(tx, "workspace", 1, w.ID) {
 			break
 		}
 	}
 	if id == "" {
 		return v, nil
 	}
-	r, err := runs.Get(tx, id)
+	r, err := tables.Runs.Get(tx, id)
 	if err != nil {
 		return nil, err
 	}

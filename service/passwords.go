@@ -7,6 +7,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // How long the token of a login is valid: for the command line, and for a browser.
@@ -18,7 +19,7 @@ const (
 // SetPassword sets the password of a user. Users may set their own; administrators may set that of anybody.
 func (s *Users) SetPassword(a *Actor, user, password string) error {
 	if len(password) < 12 || len(password) > 72 {
-		return invalid("A password must have between 12 and 72 bytes")
+		return tables.Invalid("A password must have between 12 and 72 bytes")
 	}
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.DefaultCost)
 	if err != nil {
@@ -26,14 +27,14 @@ func (s *Users) SetPassword(a *Actor, user, password string) error {
 	}
 	return s.audited(a, "user.password", user, func(tx *store.Tx) error {
 		if !a.admin() && (a.User == nil || a.User.ID != user) {
-			return notFound("there is no user %q whose password you may set", user)
+			return tables.NotFound("there is no user %q whose password you may set", user)
 		}
-		u, err := users.Get(tx, user)
+		u, err := tables.Users.Get(tx, user)
 		if err != nil {
 			return err
 		}
 		u.Password = hash
-		return users.Put(tx, u)
+		return tables.Users.Put(tx, u)
 	})
 }
 
@@ -44,9 +45,9 @@ var nobody = []byte("$2a$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhW
 // LogIn returns the ID of the user whose name and password, or whose name and token, these are. The error is
 // ErrUnauthorized if they are wrong.
 func (s *Logins) LogIn(name, password, from string) (id string, err error) {
-	no := unauthorized("wrong user name or password")
+	no := tables.Unauthorized("wrong user name or password")
 	var u *record.User
-	err = s.store.View(func(tx *store.Tx) error { u, err = users.Find(tx, "name", name); return err })
+	err = s.store.View(func(tx *store.Tx) error { u, err = tables.Users.Find(tx, "name", name); return err })
 	if err != nil {
 		_ = bcrypt.CompareHashAndPassword(nobody, []byte(password)) // to take the same time as for an existing user
 		return "", no
@@ -68,19 +69,19 @@ func (s *Logins) IssueLogin(user, from string) (string, error) {
 // issue makes a token for a user who has logged in. The description is shown with the token; term is how long
 // it is valid.
 func (s *Logins) issue(user, from, description string, term time.Duration) (string, error) {
-	token, now := newToken(), s.now().UTC()
+	token, now := tables.NewToken(), s.now().UTC()
 	kept := &record.Token{
-		ID: newID("at"), Hash: Hash(token), Kind: record.TokenUser, Owner: user, Description: description,
+		ID: tables.NewID("at"), Hash: tables.Hash(token), Kind: record.TokenUser, Owner: user, Description: description,
 		CreatedAt: now, CreatedBy: user, Expires: now.Add(term),
 	}
-	return token, told(s.store.Update(func(tx *store.Tx) error {
-		u, err := users.Get(tx, user)
+	return token, tables.Translated(s.store.Update(func(tx *store.Tx) error {
+		u, err := tables.Users.Get(tx, user)
 		if err != nil {
 			return err
 		}
 		if err := s.note(tx, &Actor{Token: kept, User: u, From: from}, "login", u.Name, "done"); err != nil {
 			return err
 		}
-		return tokens.Put(tx, kept)
+		return tables.Tokens.Put(tx, kept)
 	}))
 }

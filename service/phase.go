@@ -21,6 +21,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // begin starts the job that has the engine carry out the current phase of a run.
@@ -52,7 +53,7 @@ func (q *queue) begin(ctx context.Context, r *record.Run, resumed bool) {
 // read.
 func (q *queue) canceled(id string) (yes bool) {
 	err := q.store.View(func(tx *store.Tx) error {
-		r, err := runs.Get(tx, id)
+		r, err := tables.Runs.Get(tx, id)
 		yes = err == nil && !r.CancelAsked.IsZero()
 		return err
 	})
@@ -231,7 +232,7 @@ func (s *phases) work(stopping context.Context, r *record.Run, j *job, log io.Wr
 // read.
 func (s *phases) applies(id string) (yes bool) {
 	err := s.store.View(func(tx *store.Tx) error {
-		r, err := runs.Get(tx, id)
+		r, err := tables.Runs.Get(tx, id)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil
 		}
@@ -243,10 +244,10 @@ func (s *phases) applies(id string) (yes bool) {
 
 // nameOf returns the name of the user, team or other owner with an ID.
 func nameOf(tx *store.Tx, id string) string {
-	if u, err := users.Get(tx, id); err == nil {
+	if u, err := tables.Users.Get(tx, id); err == nil {
 		return u.Name
 	}
-	if t, err := teams.Get(tx, id); err == nil {
+	if t, err := tables.Teams.Get(tx, id); err == nil {
 		return "team " + t.Name
 	}
 	return id
@@ -331,7 +332,7 @@ func (s *phases) job(stopping context.Context, r *record.Run, token string, log 
 	}
 	var secrets []string // to be masked in the log
 	err := s.store.View(func(tx *store.Tx) error {
-		w, err := workspaces.Get(tx, r.Workspace)
+		w, err := tables.Workspaces.Get(tx, r.Workspace)
 		if err != nil {
 			return err
 		}
@@ -388,7 +389,7 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error, again 
 	for {
 		err := q.store.Update(func(tx *store.Tx) error {
 			ended = false
-			now, err := runs.Get(tx, r.ID)
+			now, err := tables.Runs.Get(tx, r.ID)
 			if errors.Is(err, store.ErrNotFound) {
 				return nil // the workspace was deleted meanwhile
 			}
@@ -418,7 +419,7 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error, again 
 			case errors.Is(failure, ErrStopped) && (halted || suspended):
 				if now.Status == record.Planning {
 					now.Suspended = true // the service ends in order, and not because of this plan
-					return runs.Put(tx, now)
+					return tables.Runs.Put(tx, now)
 				}
 				return nil
 			case failure == nil:
@@ -429,7 +430,7 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error, again 
 				r.SavePlan && r.Status == record.Planning {
 				return err
 			}
-			w, err := workspaces.Get(tx, r.Workspace)
+			w, err := tables.Workspaces.Get(tx, r.Workspace)
 			if err != nil {
 				return err
 			}
@@ -440,7 +441,7 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error, again 
 					return err
 				}
 			}
-			return workspaces.Put(tx, w)
+			return tables.Workspaces.Put(tx, w)
 		})
 		if err == nil {
 			return ended

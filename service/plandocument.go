@@ -9,6 +9,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Plans are the plans of runs, for people and programs.
@@ -35,11 +36,11 @@ func (s *Plans) JSON(ctx context.Context, a *Actor, phase string, redacted bool)
 	case redacted:
 		data, err = s.store.ReadAll(planRedactedFile(&v.Run))
 	case !needReadState.has(v.Permissions):
-		return nil, true, notFound("there is no such document, or you have no access to it")
+		return nil, true, tables.NotFound("there is no such document, or you have no access to it")
 	default:
 		data, err = s.wholeJSON(ctx, &v.Run)
 	}
-	return data, true, told(err)
+	return data, true, tables.Translated(err)
 }
 
 // dataDir returns the directory in which the engine keeps the state of a workspace.

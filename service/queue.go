@@ -10,6 +10,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // queue advances runs: after every change it determines the due steps, and has the engine carry out phases.
@@ -80,7 +81,7 @@ func (q *queue) changed(id string) {
 	q.mu.Lock()
 	var r *record.Run
 	err := q.store.View(func(tx *store.Tx) (err error) { // under q.mu: copies must be updated in order
-		r, err = runs.Get(tx, id)
+		r, err = tables.Runs.Get(tx, id)
 		return err
 	})
 	switch {

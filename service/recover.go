@@ -5,6 +5,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // recover loads the runs that were in progress when the service ended. An interrupted plan is started again; an
@@ -29,7 +30,7 @@ func (s *Service) recover() error {
 			continue
 		}
 		err := s.store.Update(func(tx *store.Tx) error {
-			r, err := runs.Get(tx, r.ID)
+			r, err := tables.Runs.Get(tx, r.ID)
 			if err != nil {
 				return err
 			}
@@ -58,8 +59,8 @@ func (s *queue) takeTurns(active []*record.Run) error {
 				continue
 			}
 			var last time.Time
-			for _, id := range append(runs.Newest(tx, "workspace", lastTurns, a.Workspace), a.ID) {
-				r, err := runs.Get(tx, id)
+			for _, id := range append(tables.Runs.Newest(tx, "workspace", lastTurns, a.Workspace), a.ID) {
+				r, err := tables.Runs.Get(tx, id)
 				if err != nil {
 					return err
 				}
@@ -74,8 +75,8 @@ func (s *queue) takeTurns(active []*record.Run) error {
 // activeRuns reads the runs that have not ended.
 func (s *queue) activeRuns() (all []*record.Run, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		for _, id := range runs.List(tx, "active", everywhere) {
-			r, err := runs.Get(tx, id)
+		for _, id := range tables.Runs.List(tx, "active", tables.Everywhere) {
+			r, err := tables.Runs.Get(tx, id)
 			if err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/skim"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Resource is an instance of a managed resource in the current state of a workspace.
@@ -33,24 +34,24 @@ func (s *States) Resources(a *Actor, workspace string) (out []*Resource, err err
 	err = s.store.View(func(tx *store.Tx) error {
 		w, err := a.allowed(tx, workspace, needReadState)
 		if err == nil && w.CurrentState != "" {
-			v, err = stateVersions.Get(tx, w.CurrentState)
+			v, err = tables.StateVersions.Get(tx, w.CurrentState)
 		}
 		return err
 	})
 	if err != nil || v == nil || v.Encrypted {
-		return nil, told(err)
+		return nil, tables.Translated(err)
 	}
 	o, err := s.outlines.stateOutline(v)
 	if err != nil {
-		return nil, told(err)
+		return nil, tables.Translated(err)
 	}
 	providers, err := s.resourceProviders(v)
 	if err != nil {
-		return nil, told(err)
+		return nil, tables.Translated(err)
 	}
 	for i := range o.Objects {
 		if r := resourceOf(&o.Objects[i]); r != nil {
-			r.ID = "wsr-" + Hash(workspace + " " + o.Objects[i].Address)[:16]
+			r.ID = "wsr-" + tables.Hash(workspace + " " + o.Objects[i].Address)[:16]
 			r.Provider = providers[resourceKey{r.Module, r.Type, r.Name}]
 			out = append(out, r)
 		}
@@ -74,10 +75,10 @@ func resourceOf(o *outline.Object) *Resource {
 // dateResources fills in when resources last changed.
 func (s *States) dateResources(all []*Resource) error {
 	times := map[string]time.Time{}
-	return told(s.store.View(func(tx *store.Tx) error {
+	return tables.Translated(s.store.View(func(tx *store.Tx) error {
 		for _, r := range all {
 			if _, known := times[r.Changed]; !known && r.Changed != "" {
-				v, err := stateVersions.Get(tx, r.Changed)
+				v, err := tables.StateVersions.Get(tx, r.Changed)
 				if err != nil && !errors.Is(err, store.ErrNotFound) { // it may have been removed meanwhile
 					return err
 				}

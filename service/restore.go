@@ -9,6 +9,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Restore makes the content of an earlier state version current again: as a new version with the next
@@ -26,31 +27,31 @@ func (s *States) Restore(a *Actor, id string) (out *record.StateVersion, err err
 		}
 		switch {
 		case old.Status != record.StateFinalized:
-			return nil, conflict("the state version %s was never completed", id)
+			return nil, tables.Conflict("the state version %s was never completed", id)
 		case old.Encrypted:
-			return nil, invalid("The state version %s was encrypted by the configuration, so the service cannot give "+
+			return nil, tables.Invalid("The state version %s was encrypted by the configuration, so the service cannot give "+
 				"it a new serial. Download it, and push it with the command line", id)
 		case w.CurrentState == id:
-			return nil, conflict("the state version %s is the current one", id)
+			return nil, tables.Conflict("the state version %s is the current one", id)
 		case w.Lock.Held() && (w.Lock.Kind != a.kind() || w.Lock.ID != a.ID()):
-			return nil, conflict("%s", lockedBy(tx, w))
+			return nil, tables.Conflict("%s", tables.LockedBy(tx, w))
 		}
-		current, err = stateVersions.Get(tx, w.CurrentState)
+		current, err = tables.StateVersions.Get(tx, w.CurrentState)
 		return w, err
 	}
 	if err := s.store.View(func(tx *store.Tx) error { _, err := check(tx); return err }); err != nil {
-		return nil, s.refuse(a, "state.restore", id, told(err))
+		return nil, s.refuse(a, "state.restore", id, tables.Translated(err))
 	}
 	text, err := s.store.ReadAll(stateFile(id))
 	if err != nil {
-		return nil, told(err)
+		return nil, tables.Translated(err)
 	}
 	serial := current.Serial + 1
 	if text, err = withSerial(text, serial); err != nil {
 		return nil, err
 	}
-	out = &record.StateVersion{ID: newID("sv"), Workspace: old.Workspace, Serial: serial, Lineage: old.Lineage,
-		Status: record.StateFinalized, Secret: newSecret(), CreatedAt: s.now().UTC(), CreatedBy: a.ID()}
+	out = &record.StateVersion{ID: tables.NewID("sv"), Workspace: old.Workspace, Serial: serial, Lineage: old.Lineage,
+		Status: record.StateFinalized, Secret: tables.NewSecret(), CreatedAt: s.now().UTC(), CreatedBy: a.ID()}
 	w, err := s.store.Write(stateFile(out.ID), bytes.NewReader(text), int64(len(text)))
 	if err != nil {
 		return nil, err
@@ -66,15 +67,15 @@ func (s *States) Restore(a *Actor, id string) (out *record.StateVersion, err err
 			return err
 		}
 		if ws.CurrentState != seen {
-			return conflict("the state of the workspace has changed meanwhile")
+			return tables.Conflict("the state of the workspace has changed meanwhile")
 		}
 		ws.CurrentState, ws.UpdatedAt = out.ID, out.CreatedAt
 		tx.After(func() { s.outlines.enqueueStateOutline(out.ID) })
 		s.tellAfter(tx, ws)
-		if err := workspaces.Put(tx, ws); err != nil {
+		if err := tables.Workspaces.Put(tx, ws); err != nil {
 			return err
 		}
-		return stateVersions.Put(tx, out)
+		return tables.StateVersions.Put(tx, out)
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.store.Remove(stateFile(out.ID)))
@@ -109,5 +110,5 @@ func withSerial(text []byte, serial uint64) ([]byte, error) {
 			return append(out, text[end:]...), nil
 		}
 	}
-	return nil, invalid("The state has no serial")
+	return nil, tables.Invalid("The state has no serial")
 }

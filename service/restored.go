@@ -7,6 +7,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // ByRestore is the name under which a service drains itself after it was restored from a backup.
@@ -22,14 +23,14 @@ func (s *Service) endRestored() error {
 		}
 		why := fmt.Sprintf("the service was restored from the backup of %s, and what was done after it is not known here",
 			at.UTC().Format(time.RFC3339))
-		h, err := haltOf(tx, "")
+		h, err := tables.HaltOf(tx, "")
 		switch {
 		case err != nil:
 			return err
 		case h == nil:
-			err = halts.Put(tx, &record.Halt{On: record.HaltOn(""), By: ByRestore, At: s.now().UTC(), Reason: why})
+			err = tables.Halts.Put(tx, &record.Halt{On: record.HaltOn(""), By: ByRestore, At: s.now().UTC(), Reason: why})
 		}
-		for _, id := range runs.List(tx, "active", everywhere) {
+		for _, id := range tables.Runs.List(tx, "active", tables.Everywhere) {
 			err = errors.Join(err, s.endRestoredRun(tx, id, why))
 		}
 		return errors.Join(err, tx.SettledRestore())
@@ -39,7 +40,7 @@ func (s *Service) endRestored() error {
 // endRestoredRun ends a run, at once if it is not applying. An apply in progress ends when the outcome of its
 // operations is settled.
 func (s *Service) endRestoredRun(tx *store.Tx, id, why string) error {
-	r, err := runs.Get(tx, id)
+	r, err := tables.Runs.Get(tx, id)
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func (s *Service) endRestoredRun(tx *store.Tx, id, why string) error {
 	}
 	switch {
 	case r.Status == record.Applying:
-		return runs.Put(tx, r)
+		return tables.Runs.Put(tx, r)
 	case r.Status.Cancelable():
 		return s.transitions.enter(tx, r, record.EventCanceled, 0, "")
 	}

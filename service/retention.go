@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Retention removes the runs, configurations and state versions that need not be kept any longer.
@@ -32,7 +33,7 @@ func ParseAge(text string) (time.Duration, error) {
 	}
 	age, err := time.ParseDuration(text)
 	if err != nil || age < 0 {
-		return 0, invalid("The age of what is removed must be a time with its unit, as in 720h, or 0")
+		return 0, tables.Invalid("The age of what is removed must be a time with its unit, as in 720h, or 0")
 	}
 	return age, nil
 }
@@ -71,7 +72,7 @@ func (s *Retention) sweep(ctx context.Context) {
 func (s *Retention) Sweep(ctx context.Context) error {
 	var all []string
 	err := s.store.View(func(tx *store.Tx) error {
-		for w, err := range workspaces.All(tx) {
+		for w, err := range tables.Workspaces.All(tx) {
 			if err != nil {
 				return err
 			}
@@ -135,7 +136,7 @@ func (s *Retention) surplus(id string, tx *store.Tx) (files []string, err error)
 func amongKept(n, most int) bool { return most == 0 || n <= most }
 
 func (s *Retention) surplusIn(tx *store.Tx, id string, remove bool) (files []string, err error) {
-	w, err := workspaces.Get(tx, id)
+	w, err := tables.Workspaces.Get(tx, id)
 	if err != nil {
 		return nil, nil // the workspace was deleted meanwhile
 	}
@@ -147,13 +148,13 @@ func (s *Retention) surplusIn(tx *store.Tx, id string, remove bool) (files []str
 	needed := map[string]bool{w.CurrentConfiguration: true}
 	var current *record.StateVersion
 	if w.CurrentState != "" {
-		if current, err = stateVersions.Get(tx, w.CurrentState); err != nil {
+		if current, err = tables.StateVersions.Get(tx, w.CurrentState); err != nil {
 			return nil, err
 		}
 	}
 	ended := 0
-	for _, id := range slices.Backward(runs.List(tx, "workspace", w.ID)) {
-		r, err := runs.Get(tx, id)
+	for _, id := range slices.Backward(tables.Runs.List(tx, "workspace", w.ID)) {
+		r, err := tables.Runs.Get(tx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -173,8 +174,8 @@ func (s *Retention) surplusIn(tx *store.Tx, id string, remove bool) (files []str
 			}
 		}
 	}
-	for _, id := range configurations.List(tx, "workspace", w.ID) {
-		c, err := configurations.Get(tx, id)
+	for _, id := range tables.Configurations.List(tx, "workspace", w.ID) {
+		c, err := tables.Configurations.Get(tx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -184,14 +185,14 @@ func (s *Retention) surplusIn(tx *store.Tx, id string, remove bool) (files []str
 		}
 		files = append(files, configurationFile(id))
 		if remove {
-			if err := configurations.Delete(tx, id); err != nil {
+			if err := tables.Configurations.Delete(tx, id); err != nil {
 				return nil, err
 			}
 		}
 	}
 	states := 0
-	for _, id := range slices.Backward(stateVersions.List(tx, "workspace", w.ID)) {
-		v, err := stateVersions.Get(tx, id)
+	for _, id := range slices.Backward(tables.StateVersions.List(tx, "workspace", w.ID)) {
+		v, err := tables.StateVersions.Get(tx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -205,7 +206,7 @@ func (s *Retention) surplusIn(tx *store.Tx, id string, remove bool) (files []str
 		}
 		files = append(files, stateFiles(id)...)
 		if remove {
-			if err := stateVersions.Delete(tx, id); err != nil {
+			if err := tables.StateVersions.Delete(tx, id); err != nil {
 				return nil, err
 			}
 		}

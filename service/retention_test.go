@@ -13,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // files counts the files below a directory of the service.
@@ -52,7 +53,7 @@ func TestWhatIsOverGoesAndNothingThatIsReferredTo(t *testing.T) {
 	}
 	for i, r := range all {
 		_, err := h.Runs.Find(h.Admin, r.ID)
-		if gone := errors.Is(err, service.ErrNotFound); gone != (i < 4) {
+		if gone := errors.Is(err, tables.ErrNotFound); gone != (i < 4) {
 			t.Errorf("run %d: %v", i, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // member creates a user with a token, in a team with a role on a workspace or a project.
@@ -51,7 +52,7 @@ func TestNobodySeesWhatIsNotTheirs(t *testing.T) {
 		"a run":         func() error { _, err := h.Runs.Create(a, other.ID, record.Run{}); return err },
 		"its deletion":  func() error { return h.Workspaces.Delete(a, other.ID, false) },
 	} {
-		if err := try(); !errors.Is(err, service.ErrNotFound) {
+		if err := try(); !errors.Is(err, tables.ErrNotFound) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -60,10 +61,10 @@ func TestNobodySeesWhatIsNotTheirs(t *testing.T) {
 		t.Errorf("the list has %d, %v", len(all), err)
 	}
 	if _, err := h.Workspaces.Create(a, "acme", service.WorkspaceSettings{Name: servicetest.Ptr("new")}); !errors.Is(err,
-		service.ErrForbidden) {
+		tables.ErrForbidden) {
 		t.Errorf("a new workspace: %v", err)
 	}
-	if _, err := h.Organizations.Find(a, "nosuch"); !errors.Is(err, service.ErrNotFound) {
+	if _, err := h.Organizations.Find(a, "nosuch"); !errors.Is(err, tables.ErrNotFound) {
 		t.Errorf("another organization: %v", err)
 	}
 }
@@ -110,7 +111,7 @@ func TestARoleAllowsWhatItSaysAndNoMore(t *testing.T) {
 	for role, a := range map[string]*service.Actor{"read": reader, "plan": planner, "write": writer} {
 		for _, try := range attempts {
 			err := try.try(a)
-			if allowed := rank[role] >= rank[try.needs]; allowed == errors.Is(err, service.ErrForbidden) {
+			if allowed := rank[role] >= rank[try.needs]; allowed == errors.Is(err, tables.ErrForbidden) {
 				t.Errorf("%s may %s: %v", role, try.what, err)
 			}
 		}
@@ -120,7 +121,7 @@ func TestARoleAllowsWhatItSaysAndNoMore(t *testing.T) {
 func TestATokenThatIsUnknownExpiredOrRevokedOpensNothing(t *testing.T) {
 	h := servicetest.New(t)
 	for _, token := range []string{"", "nosuch", h.Token + "x"} {
-		if _, err := h.Tokens.Authenticate(token, ""); !errors.Is(err, service.ErrUnauthorized) {
+		if _, err := h.Tokens.Authenticate(token, ""); !errors.Is(err, tables.ErrUnauthorized) {
 			t.Errorf("%q: %v", token, err)
 		}
 	}
@@ -132,17 +133,17 @@ func TestATokenThatIsUnknownExpiredOrRevokedOpensNothing(t *testing.T) {
 	if _, err := h.Workspaces.Create(org, "acme", service.WorkspaceSettings{Name: servicetest.Ptr("new")}); err != nil {
 		t.Errorf("an organization's token: %v", err)
 	}
-	if err := h.Tokens.Delete(org, kept.ID); !errors.Is(err, service.ErrNotFound) {
+	if err := h.Tokens.Delete(org, kept.ID); !errors.Is(err, tables.ErrNotFound) {
 		t.Errorf("the token revokes itself: %v", err)
 	}
 	if err := h.Tokens.Delete(h.Admin, kept.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Tokens.Authenticate(token, ""); !errors.Is(err, service.ErrUnauthorized) {
+	if _, err := h.Tokens.Authenticate(token, ""); !errors.Is(err, tables.ErrUnauthorized) {
 		t.Errorf("revoked: %v", err)
 	}
 	if _, _, err := h.Tokens.Create(h.Admin, record.TokenOrganization, "acme", "",
-		time.Now().Add(-time.Hour)); !errors.Is(err, service.ErrInvalid) {
+		time.Now().Add(-time.Hour)); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("an expired token: %v", err)
 	}
 }
@@ -157,7 +158,7 @@ func TestWhatWasChangedAndRefusedIsInTheAuditLog(t *testing.T) {
 		!strings.HasPrefix(lines[0].Outcome, "refused") || lines[0].From != "test" {
 		t.Errorf("%+v, %v", lines, err)
 	}
-	if _, err := h.Audit.Latest(a, 1); !errors.Is(err, service.ErrForbidden) {
+	if _, err := h.Audit.Latest(a, 1); !errors.Is(err, tables.ErrForbidden) {
 		t.Error(err)
 	}
 }
@@ -175,7 +176,7 @@ func TestSensitiveVariablesAreNeverReadBack(t *testing.T) {
 		t.Errorf("%+v, %v", v, err)
 	}
 	if _, err := h.Variables.Put(h.Admin, w.ID, v.ID,
-		service.VariableSettings{Sensitive: servicetest.Ptr(false)}); !errors.Is(err, service.ErrInvalid) {
+		service.VariableSettings{Sensitive: servicetest.Ptr(false)}); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("making a sensitive variable readable: %v", err)
 	}
 	var got []service.Value
@@ -269,7 +270,7 @@ func TestAStateFollowsTheCurrentOne(t *testing.T) {
 		})
 		return err
 	}
-	if err := push(1, "l", "", false); !errors.Is(err, service.ErrConflict) {
+	if err := push(1, "l", "", false); !errors.Is(err, tables.ErrConflict) {
 		t.Errorf("without a lock: %v", err)
 	}
 	if _, err := h.Workspaces.Lock(h.Admin, w.ID, ""); err != nil {
@@ -288,7 +289,7 @@ func TestAStateFollowsTheCurrentOne(t *testing.T) {
 		{"a gap", push(7, "l", "", false), false},
 		{"forced", push(3, "other", "", true), false},
 	} {
-		if errors.Is(c.err, service.ErrConflict) != c.refuse || !c.refuse && c.err != nil {
+		if errors.Is(c.err, tables.ErrConflict) != c.refuse || !c.refuse && c.err != nil {
 			t.Errorf("%s: %v", c.what, c.err)
 		}
 	}
@@ -300,10 +301,10 @@ func TestAStateFollowsTheCurrentOne(t *testing.T) {
 	if now, err := h.States.Current(h.Admin, w.ID); err != nil || now.Serial != 3 {
 		t.Errorf("before the content was uploaded: %+v, %v", now, err)
 	}
-	if err := h.States.Upload(v.Secret, strings.NewReader("something else"), -1); !errors.Is(err, service.ErrInvalid) {
+	if err := h.States.Upload(v.Secret, strings.NewReader("something else"), -1); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("uploading another content: %v", err)
 	}
-	if err := h.States.Upload(v.Secret, bytes.NewReader(data), -1); !errors.Is(err, service.ErrConflict) {
+	if err := h.States.Upload(v.Secret, bytes.NewReader(data), -1); !errors.Is(err, tables.ErrConflict) {
 		t.Errorf("uploading the content of a discarded version: %v", err)
 	}
 	now, err := h.States.Current(h.Admin, w.ID)
@@ -313,7 +314,7 @@ func TestAStateFollowsTheCurrentOne(t *testing.T) {
 	if got, _, err := h.StateText(h.Admin, now.ID); err != nil || !bytes.Equal(got, state(3, "other", "")) {
 		t.Errorf("%q, %v", got, err)
 	}
-	if err := h.Workspaces.Delete(h.Admin, w.ID, true); !errors.Is(err, service.ErrConflict) ||
+	if err := h.Workspaces.Delete(h.Admin, w.ID, true); !errors.Is(err, tables.ErrConflict) ||
 		!strings.Contains(err.Error(), "locked") {
 		t.Errorf("deleting a locked workspace: %v", err)
 	}
@@ -329,10 +330,10 @@ func TestArchivesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = h.Configurations.Upload(c.Secret, bytes.NewReader(data), -1)
-		if !errors.Is(err, service.ErrInvalid) && !errors.Is(err, service.ErrTooLarge) {
+		if !errors.Is(err, tables.ErrInvalid) && !errors.Is(err, tables.ErrTooLarge) {
 			t.Errorf("%s: %v", what, err)
 		}
-		if _, err := h.Runs.Create(h.Admin, w.ID, record.Run{Configuration: c.ID}); !errors.Is(err, service.ErrInvalid) {
+		if _, err := h.Runs.Create(h.Admin, w.ID, record.Run{Configuration: c.ID}); !errors.Is(err, tables.ErrInvalid) {
 			t.Errorf("a run of %s: %v", what, err)
 		}
 	}
@@ -362,7 +363,7 @@ func TestWhoHasOneWorkspaceReadsNothingThatBelongsToOthers(t *testing.T) {
 	} {
 		_, err := h.Variables.List(a, set.ID)
 		_, err2 := h.VariableSets.Find(a, set.ID)
-		if errors.Is(err, service.ErrNotFound) == reads || errors.Is(err2, service.ErrNotFound) == reads {
+		if errors.Is(err, tables.ErrNotFound) == reads || errors.Is(err2, tables.ErrNotFound) == reads {
 			t.Errorf("the set %s: %v, %v", set.Name, err, err2)
 		}
 	}
@@ -372,11 +373,11 @@ func TestWhoHasOneWorkspaceReadsNothingThatBelongsToOthers(t *testing.T) {
 	if all := must(h.Projects.List(a, "acme")); len(all) != 1 || all[0].ID == other.ID {
 		t.Errorf("%d projects are listed", len(all))
 	}
-	if _, err := h.Projects.Find(a, other.ID); !errors.Is(err, service.ErrNotFound) {
+	if _, err := h.Projects.Find(a, other.ID); !errors.Is(err, tables.ErrNotFound) {
 		t.Errorf("reading the project of others: %v", err)
 	}
 	secret := must(h.Teams.Create(h.Admin, record.Team{Organization: "acme", Name: "secret"}))
-	if _, err := h.Teams.Find(a, secret.ID); !errors.Is(err, service.ErrNotFound) {
+	if _, err := h.Teams.Find(a, secret.ID); !errors.Is(err, tables.ErrNotFound) {
 		t.Errorf("reading a secret team: %v", err)
 	}
 	if all := must(h.Teams.List(a, "acme")); len(all) != 2 { // her own, and the owners
@@ -401,7 +402,7 @@ func TestAnInvitationBecomesAMembershipWhenThereIsTheUser(t *testing.T) {
 	if m.Person != nil {
 		t.Errorf("%+v", m)
 	}
-	if _, err := h.Memberships.Invite(h.Admin, "acme", "Bob@example.com", nil); !errors.Is(err, service.ErrInvalid) {
+	if _, err := h.Memberships.Invite(h.Admin, "acme", "Bob@example.com", nil); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("a second invitation: %v", err)
 	}
 	bob := must(h.Users.Create(h.Admin, "bob", "bob@example.com", false))
@@ -414,17 +415,17 @@ func TestAnInvitationBecomesAMembershipWhenThereIsTheUser(t *testing.T) {
 	}
 	// Teams and invitations name people by their addresses: users must not be able to set their own.
 	if _, err := h.Users.ChangeMe(h.Actor(token), nil, servicetest.Ptr("boss@example.com")); !errors.Is(err,
-		service.ErrForbidden) {
+		tables.ErrForbidden) {
 		t.Errorf("a user sets their own address: %v", err)
 	}
 	if err := h.Memberships.Expel(h.Admin, m.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Organizations.Find(h.Actor(token), "acme"); !errors.Is(err, service.ErrNotFound) {
+	if _, err := h.Organizations.Find(h.Actor(token), "acme"); !errors.Is(err, tables.ErrNotFound) {
 		t.Errorf("the removed user still sees the organization: %v", err)
 	}
 	owner := must(h.Memberships.List(h.Admin, "acme"))
-	if err := h.Memberships.Expel(h.Admin, owner[0].ID); !errors.Is(err, service.ErrInvalid) {
+	if err := h.Memberships.Expel(h.Admin, owner[0].ID); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("removing the last owner: %v", err)
 	}
 }
@@ -458,7 +459,7 @@ func TestTheTokenOfARunReadsWhatItsWorkspaceMayReadAndEndsWithIt(t *testing.T) {
 	}
 	a := h.Actor(token)
 	for w, reads := range map[string]bool{mine.ID: true, shared.ID: true, other.ID: false} {
-		if _, err := h.States.Current(a, w); errors.Is(err, service.ErrNotFound) == reads {
+		if _, err := h.States.Current(a, w); errors.Is(err, tables.ErrNotFound) == reads {
 			t.Errorf("the state of %s: %v", w, err)
 		}
 	}
@@ -480,7 +481,7 @@ func TestTheTokenOfARunReadsWhatItsWorkspaceMayReadAndEndsWithIt(t *testing.T) {
 	if err != nil || strings.Contains(string(log), token) {
 		t.Errorf("the log shows the token: %q, %v", log, err)
 	}
-	if _, err := h.Tokens.Authenticate(token, ""); !errors.Is(err, service.ErrUnauthorized) {
+	if _, err := h.Tokens.Authenticate(token, ""); !errors.Is(err, tables.ErrUnauthorized) {
 		t.Errorf("the token is valid after the phase: %v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/service/identity"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // The variables with which a workspace requests identity tokens for its runs: the audience of the token, the
@@ -49,7 +50,7 @@ func (s *Identity) SigningKeys() (keys []*identity.Key, err error) {
 	defer s.signing.Unlock()
 	now := s.now().UTC()
 	err = s.store.View(func(tx *store.Tx) error {
-		for k, err := range signingKeys.All(tx) {
+		for k, err := range tables.SigningKeys.All(tx) {
 			if err != nil {
 				return err
 			}
@@ -62,7 +63,7 @@ func (s *Identity) SigningKeys() (keys []*identity.Key, err error) {
 		return nil
 	})
 	if err != nil {
-		return nil, told(err)
+		return nil, tables.Translated(err)
 	}
 	var made, spent []*record.SigningKey
 	for from, wanted := identity.Wanted(keys, now); wanted; from, wanted = identity.Wanted(keys, now) {
@@ -88,14 +89,15 @@ func (s *Identity) SigningKeys() (keys []*identity.Key, err error) {
 	if len(made)+len(spent) == 0 {
 		return good, nil
 	}
-	return good, told(s.store.Update(func(tx *store.Tx) error { // no token is issued before its key is durable
+	// No token is issued before its key is durable.
+	return good, tables.Translated(s.store.Update(func(tx *store.Tx) error {
 		for _, k := range made {
-			if err := signingKeys.Put(tx, k); err != nil {
+			if err := tables.SigningKeys.Put(tx, k); err != nil {
 				return err
 			}
 		}
 		for _, k := range spent {
-			if err := signingKeys.Delete(tx, k.ID); err != nil {
+			if err := tables.SigningKeys.Delete(tx, k.ID); err != nil {
 				return err
 			}
 		}
@@ -187,7 +189,7 @@ func (p *proofs) renew(ctx context.Context, log *mask) {
 // proof makes an identity token for an audience.
 func (s *Identity) proof(r *record.Run, w *record.Workspace, audience string) (string, error) {
 	if s.Issuer() == "" {
-		return "", invalid("The workspace requests an identity token for its runs (%s), but the service does "+
+		return "", tables.Invalid("The workspace requests an identity token for its runs (%s), but the service does "+
 			"not know its own address, which is the issuer of the token: start it with -address", audienceVariable)
 	}
 	c := identity.Claims{
@@ -198,14 +200,14 @@ func (s *Identity) proof(r *record.Run, w *record.Workspace, audience string) (s
 		c.RunPhase = "apply"
 	}
 	err := s.store.View(func(tx *store.Tx) error {
-		p, err := projects.Get(tx, w.Project)
+		p, err := tables.Projects.Get(tx, w.Project)
 		if err == nil {
 			c.ProjectName = p.Name
 		}
 		return err
 	})
 	if err != nil {
-		return "", told(err)
+		return "", tables.Translated(err)
 	}
 	keys, err := s.SigningKeys()
 	if err != nil {
@@ -213,7 +215,7 @@ func (s *Identity) proof(r *record.Run, w *record.Workspace, audience string) (s
 	}
 	now := s.now().UTC()
 	if err := c.Complete(now); errors.Is(err, identity.ErrAudience) {
-		return "", invalid("The variable %s is empty: it must name the audience of the token", audienceVariable)
+		return "", tables.Invalid("The variable %s is empty: it must name the audience of the token", audienceVariable)
 	}
 	return identity.Current(keys, now).Sign(&c)
 }

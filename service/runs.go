@@ -9,6 +9,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Runs are the runs of workspaces, with what people can do about them.
@@ -45,28 +46,29 @@ func (s *Runs) Create(a *Actor, workspace string, r record.Run) (out *record.Run
 func (s *Runs) check(tx *store.Tx, a *Actor, w *record.Workspace, r *record.Run) error {
 	if r.Configuration == "" {
 		if r.Configuration = w.CurrentConfiguration; r.Configuration == "" {
-			return invalid("Configuration version is missing: upload a configuration to the workspace first")
+			return tables.Invalid("Configuration version is missing: upload a configuration to the workspace first")
 		}
 	}
-	c, err := configurations.Get(tx, r.Configuration)
+	c, err := tables.Configurations.Get(tx, r.Configuration)
 	if err != nil || c.Workspace != w.ID {
-		return invalid("Configuration version %q is missing in this workspace", r.Configuration)
+		return tables.Invalid("Configuration version %q is missing in this workspace", r.Configuration)
 	}
 	if c.Status != record.Uploaded {
-		return invalid("Configuration version %s is %s: a run needs one that is uploaded", c.ID, c.Status)
+		return tables.Invalid("Configuration version %s is %s: a run needs one that is uploaded", c.ID, c.Status)
 	}
 	r.PlanOnly = r.PlanOnly || c.Speculative
 	switch {
 	case w.ExecutionMode == record.ModeLocal:
-		return invalid("The workspace's execution mode is local: runs are carried out by the client")
+		return tables.Invalid("The workspace's execution mode is local: runs are carried out by the client")
 	case r.Destroy && r.RefreshOnly:
-		return invalid("A run cannot destroy and only refresh")
+		return tables.Invalid("A run cannot destroy and only refresh")
 	case r.RefreshOnly && !r.Refresh:
-		return invalid("A run that only refreshes cannot leave refreshing out")
+		return tables.Invalid("A run that only refreshes cannot leave refreshing out")
 	case r.Destroy && !r.PlanOnly && !w.AllowDestroy:
-		return invalid("The workspace does not allow destroy plans")
+		return tables.Invalid("The workspace does not allow destroy plans")
 	case r.GenerateConfig && (r.Destroy || r.RefreshOnly):
-		return invalid("A run that destroys or only refreshes imports nothing that it could generate configuration for")
+		return tables.Invalid("A run that destroys or only refreshes imports nothing that it could generate " +
+			"configuration for")
 	}
 	if r.AutoApply || w.AutoApply && !r.PlanOnly {
 		p, err := a.permissions(tx, w)
@@ -74,7 +76,7 @@ func (s *Runs) check(tx *store.Tx, a *Actor, w *record.Workspace, r *record.Run)
 			return err
 		}
 		if r.AutoApply && !needApply.has(p) {
-			return forbidden("you are not allowed to %s", needApply.what)
+			return tables.Forbidden("you are not allowed to %s", needApply.what)
 		}
 		r.AutoApply = r.AutoApply || w.AutoApply && !r.SavePlan && needApply.has(p)
 	}
@@ -87,8 +89,8 @@ const maxRepeated = 100
 // same returns the run that the same request created moments ago, or nil. Other runs may have been created
 // since.
 func (s *Runs) same(tx *store.Tx, a *Actor, w *record.Workspace, r *record.Run) *record.Run {
-	for _, id := range runs.Newest(tx, "workspace", maxRepeated, w.ID) {
-		last, err := runs.Get(tx, id)
+	for _, id := range tables.Runs.Newest(tx, "workspace", maxRepeated, w.ID) {
+		last, err := tables.Runs.Get(tx, id)
 		if err != nil || s.now().Sub(last.CreatedAt) >= repeated {
 			return nil
 		}
@@ -114,13 +116,13 @@ func (s *transitions) makeRun(tx *store.Tx, w *record.Workspace, r *record.Run) 
 		return nil, err
 	}
 	run := *r
-	run.ID, run.Workspace, run.Organization, run.Number = newID("run"), w.ID, w.Organization, number
+	run.ID, run.Workspace, run.Organization, run.Number = tables.NewID("run"), w.ID, w.Organization, number
 	run.Status, run.CreatedAt, run.EngineVersion = record.Pending, s.now().UTC(), s.version
-	run.Plan = record.Phase{ID: newID("plan"), Status: record.PhasePending, LogSecret: newSecret()}
-	run.Apply = record.Phase{ID: newID("apply"), Status: record.PhasePending, LogSecret: newSecret()}
+	run.Plan = record.Phase{ID: tables.NewID("plan"), Status: record.PhasePending, LogSecret: tables.NewSecret()}
+	run.Apply = record.Phase{ID: tables.NewID("apply"), Status: record.PhasePending, LogSecret: tables.NewSecret()}
 	run.Times = map[record.RunStatus]time.Time{record.Pending: run.CreatedAt}
 	run.Structured = run.Structured && w.Structured
-	if err := runs.Put(tx, &run); err != nil {
+	if err := tables.Runs.Put(tx, &run); err != nil {
 		return nil, err
 	}
 	if err := s.remark(tx, &run, "created", "", run.CreatedBy); err != nil {
@@ -128,7 +130,7 @@ func (s *transitions) makeRun(tx *store.Tx, w *record.Workspace, r *record.Run) 
 	}
 	if !run.PlanOnly && !run.SavePlan && w.CurrentRun == "" {
 		w.CurrentRun = run.ID
-		if err := workspaces.Put(tx, w); err != nil {
+		if err := tables.Workspaces.Put(tx, w); err != nil {
 			return nil, err
 		}
 	}
@@ -144,8 +146,8 @@ func (s *transitions) makeRun(tx *store.Tx, w *record.Workspace, r *record.Run) 
 
 // remark adds an entry to the history of a run.
 func (s *transitions) remark(tx *store.Tx, r *record.Run, action, description, actor string) error {
-	return runNotes.Put(tx, &record.RunNote{
-		ID: newID("re"), Run: r.ID, Action: action, Description: description, Actor: actor, CreatedAt: s.now().UTC(),
+	return tables.RunNotes.Put(tx, &record.RunNote{
+		ID: tables.NewID("re"), Run: r.ID, Action: action, Description: description, Actor: actor, CreatedAt: s.now().UTC(),
 	})
 }
 
@@ -159,18 +161,18 @@ type RunView struct {
 // Find returns a run.
 func (s *Runs) Find(a *Actor, id string) (v *RunView, err error) {
 	err = s.store.View(func(tx *store.Tx) error { v, err = runView(tx, a, id); return err })
-	return v, told(err)
+	return v, tables.Translated(err)
 }
 
 func runView(tx *store.Tx, a *Actor, id string) (*RunView, error) {
-	r, err := runs.Look(tx, id)
+	r, err := tables.Runs.Look(tx, id)
 	if err == nil {
 		w, p, err := a.workspace(tx, r.Workspace)
 		if err == nil && needReadRuns.has(p) {
 			return &RunView{*r, &WorkspaceView{*w, p}, p}, nil
 		}
 	}
-	return nil, notFound("there is no run %q, or you have no access to it", id)
+	return nil, tables.NotFound("there is no run %q, or you have no access to it", id)
 }
 
 // OfPhase returns the run of a plan or an apply.
@@ -180,16 +182,16 @@ func (s *Runs) OfPhase(a *Actor, phase string) (v *RunView, err error) {
 		index = "apply"
 	}
 	err = s.store.View(func(tx *store.Tx) error {
-		r, err := runs.LookUp(tx, index, phase)
+		r, err := tables.Runs.LookUp(tx, index, phase)
 		if err == nil {
 			v, err = runView(tx, a, r.ID)
 		}
 		if err != nil {
-			return notFound("there is no %s %q, or you have no access to it", index, phase)
+			return tables.NotFound("there is no %s %q, or you have no access to it", index, phase)
 		}
 		return nil
 	})
-	return v, told(err)
+	return v, tables.Translated(err)
 }
 
 // List returns the runs of a workspace, newest first.
@@ -200,10 +202,10 @@ func (s *Runs) List(a *Actor, workspace string, limit int) (out []*RunView, err 
 			return err
 		}
 		if !needReadRuns.has(p) {
-			return forbidden("you are not allowed to %s", needReadRuns.what)
+			return tables.Forbidden("you are not allowed to %s", needReadRuns.what)
 		}
-		for _, id := range runs.Newest(tx, "workspace", limit, workspace) {
-			r, err := runs.Get(tx, id)
+		for _, id := range tables.Runs.Newest(tx, "workspace", limit, workspace) {
+			r, err := tables.Runs.Get(tx, id)
 			if err != nil {
 				return err
 			}
@@ -211,7 +213,7 @@ func (s *Runs) List(a *Actor, workspace string, limit int) (out []*RunView, err 
 		}
 		return nil
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // OfOrganization returns up to limit runs of an organization that the actor may see, newest first.
@@ -221,9 +223,9 @@ func (s *Runs) OfOrganization(a *Actor, organization string, limit int) (out []*
 		if err != nil {
 			return err
 		}
-		for _, id := range workspaces.List(tx, "organization", strings.ToLower(o.Name)) {
+		for _, id := range tables.Workspaces.List(tx, "organization", strings.ToLower(o.Name)) {
 			w, p, err := a.workspace(tx, id)
-			if errors.Is(err, ErrNotFound) {
+			if errors.Is(err, tables.ErrNotFound) {
 				continue
 			}
 			if err != nil {
@@ -232,8 +234,8 @@ func (s *Runs) OfOrganization(a *Actor, organization string, limit int) (out []*
 			if !needReadRuns.has(p) {
 				continue
 			}
-			for _, id := range runs.Newest(tx, "workspace", limit, w.ID) {
-				r, err := runs.Look(tx, id)
+			for _, id := range tables.Runs.Newest(tx, "workspace", limit, w.ID) {
+				r, err := tables.Runs.Look(tx, id)
 				if err != nil {
 					return err
 				}
@@ -248,7 +250,7 @@ func (s *Runs) OfOrganization(a *Actor, organization string, limit int) (out []*
 		}
 		return nil
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // History returns the history of a run, oldest entry first.
@@ -257,10 +259,10 @@ func (s *Runs) History(a *Actor, id string) (out []*record.RunNote, err error) {
 		if _, err := runView(tx, a, id); err != nil {
 			return err
 		}
-		out, err = runNotes.Select(tx, "run", id)
+		out, err = tables.RunNotes.Select(tx, "run", id)
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // Comments returns the comments on a run, oldest first.
@@ -269,44 +271,44 @@ func (s *Runs) Comments(a *Actor, id string) (out []*record.Comment, err error) 
 		if _, err := runView(tx, a, id); err != nil {
 			return err
 		}
-		out, err = comments.Select(tx, "run", id)
+		out, err = tables.Comments.Select(tx, "run", id)
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // FindComment returns a comment.
 func (s *Runs) FindComment(a *Actor, id string) (c *record.Comment, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if c, err = comments.Get(tx, id); err == nil {
+		if c, err = tables.Comments.Get(tx, id); err == nil {
 			_, err = runView(tx, a, c.Run)
 		}
 		if err != nil {
-			return notFound("there is no comment %q, or you have no access to it", id)
+			return tables.NotFound("there is no comment %q, or you have no access to it", id)
 		}
 		return nil
 	})
-	return c, told(err)
+	return c, tables.Translated(err)
 }
 
 // FindNote returns an entry of a run's history.
 func (s *Runs) FindNote(a *Actor, id string) (n *record.RunNote, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if n, err = runNotes.Get(tx, id); err == nil {
+		if n, err = tables.RunNotes.Get(tx, id); err == nil {
 			_, err = runView(tx, a, n.Run)
 		}
 		if err != nil {
-			return notFound("there is no event %q, or you have no access to it", id)
+			return tables.NotFound("there is no event %q, or you have no access to it", id)
 		}
 		return nil
 	})
-	return n, told(err)
+	return n, tables.Translated(err)
 }
 
 // Comment adds a comment to a run.
 func (s *Runs) Comment(a *Actor, id, body string) (c *record.Comment, err error) {
 	if strings.TrimSpace(body) == "" || len(body) > 64<<10 {
-		return nil, invalid("Body must have between 1 byte and 64 KiB")
+		return nil, tables.Invalid("Body must have between 1 byte and 64 KiB")
 	}
 	err = s.audited(a, "run.comment", id, func(tx *store.Tx) error {
 		if _, err := runView(tx, a, id); err != nil {
@@ -319,15 +321,15 @@ func (s *Runs) Comment(a *Actor, id, body string) (c *record.Comment, err error)
 }
 
 func (s *Runs) say(tx *store.Tx, a *Actor, run, body string) (*record.Comment, error) {
-	c := &record.Comment{ID: newID("wsc"), Run: run, Body: body, Actor: a.ID(), CreatedAt: s.now().UTC()}
-	n := &record.RunNote{ID: newID("re"), Run: run, Action: "commented", Actor: a.ID(), Comment: c.ID,
+	c := &record.Comment{ID: tables.NewID("wsc"), Run: run, Body: body, Actor: a.ID(), CreatedAt: s.now().UTC()}
+	n := &record.RunNote{ID: tables.NewID("re"), Run: run, Action: "commented", Actor: a.ID(), Comment: c.ID,
 		CreatedAt: c.CreatedAt}
-	if err := runNotes.Put(tx, n); err != nil {
+	if err := tables.RunNotes.Put(tx, n); err != nil {
 		return nil, err
 	}
 	c.Note = n.ID
-	if r, err := runs.Get(tx, run); err == nil {
+	if r, err := tables.Runs.Get(tx, run); err == nil {
 		tx.After(func() { s.tell(r) })
 	}
-	return c, comments.Put(tx, c)
+	return c, tables.Comments.Put(tx, c)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // runState gives a run access to the state of its workspace.
@@ -41,11 +42,11 @@ func (t *runState) Providers(context.Context) ([]string, error) {
 // current returns the current version; nil if there is none.
 func (t *runState) current() (v *record.StateVersion, err error) {
 	err = t.store.View(func(tx *store.Tx) error {
-		w, err := workspaces.Get(tx, t.run.Workspace)
+		w, err := tables.Workspaces.Get(tx, t.run.Workspace)
 		if err != nil || w.CurrentState == "" {
 			return err
 		}
-		v, err = stateVersions.Get(tx, w.CurrentState)
+		v, err = tables.StateVersions.Get(tx, w.CurrentState)
 		return err
 	})
 	return v, err
@@ -53,7 +54,8 @@ func (t *runState) current() (v *record.StateVersion, err error) {
 
 func (t *runState) Write(_ context.Context, data []byte) error {
 	v := &record.StateVersion{
-		ID: newID("sv"), Workspace: t.run.Workspace, Run: t.run.ID, Status: record.StateFinalized, Secret: newSecret(),
+		ID: tables.NewID("sv"), Workspace: t.run.Workspace, Run: t.run.ID, Status: record.StateFinalized,
+		Secret:    tables.NewSecret(),
 		CreatedAt: t.now().UTC(), CreatedBy: t.run.CreatedBy,
 	}
 	if t.changer != "" {
@@ -69,25 +71,25 @@ func (t *runState) Write(_ context.Context, data []byte) error {
 		return err
 	}
 	v.Serial = text.serial
-	return told(t.store.Update(func(tx *store.Tx) error {
-		ws, err := workspaces.Get(tx, t.run.Workspace)
+	return tables.Translated(t.store.Update(func(tx *store.Tx) error {
+		ws, err := tables.Workspaces.Get(tx, t.run.Workspace)
 		if err != nil {
 			return err
 		}
 		mine := ws.Lock.ID == t.run.ID
 		if !mine && ws.ObjectLocks { // the lock stands for all runs in progress
-			r, err := runs.Get(tx, t.run.ID)
+			r, err := tables.Runs.Get(tx, t.run.ID)
 			mine = t.changer != "" || err == nil && r.Status.Computes()
 		}
 		if ws.Lock.Kind != "run" || !mine {
-			return conflict("the run %s has lost the lock of its workspace: %s", t.run.ID, lockedBy(tx, ws))
+			return tables.Conflict("the run %s has lost the lock of its workspace: %s", t.run.ID, tables.LockedBy(tx, ws))
 		}
 		ws.CurrentState, ws.UpdatedAt = v.ID, v.CreatedAt
-		if err := workspaces.Put(tx, ws); err != nil {
+		if err := tables.Workspaces.Put(tx, ws); err != nil {
 			return err
 		}
 		tx.After(func() { t.outlines.enqueueStateOutline(v.ID) })
 		t.tellAfter(tx, ws)
-		return stateVersions.Put(tx, v)
+		return tables.StateVersions.Put(tx, v)
 	}))
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Confirm approves the plan of a run; it is applied when the workspace's queue allows.
@@ -27,7 +28,7 @@ func (s *Runs) Discard(a *Actor, id, comment string) error {
 func (s *Runs) Cancel(a *Actor, id, comment string) error {
 	return s.act(a, "run.cancel", id, comment, needPlan, func(tx *store.Tx, r *record.Run) error {
 		if !r.Status.Cancelable() {
-			return conflict("the run is %s and cannot be canceled", r.Status)
+			return tables.Conflict("the run is %s and cannot be canceled", r.Status)
 		}
 		first := r.CancelAsked.IsZero()
 		if first {
@@ -45,7 +46,7 @@ func (s *Runs) Cancel(a *Actor, id, comment string) error {
 			s.queue.stop(r.ID)
 			s.queue.changed(r.ID) // this ends a suspended apply
 		})
-		return runs.Put(tx, r)
+		return tables.Runs.Put(tx, r)
 	})
 }
 
@@ -53,7 +54,7 @@ func (s *Runs) Cancel(a *Actor, id, comment string) error {
 func (s *Runs) ForceCancel(a *Actor, id, comment string) error {
 	return s.act(a, "run.force-cancel", id, comment, needAdmin, func(tx *store.Tx, r *record.Run) error {
 		if !s.ForceCancelable(r) {
-			return conflict("the run cannot be force-canceled: cancel it first, and wait %s", s.forceCancelAfter)
+			return tables.Conflict("the run cannot be force-canceled: cancel it first, and wait %s", s.forceCancelAfter)
 		}
 		tx.After(func() { s.queue.leave(r.ID) })
 		return s.transitions.remark(tx, r, "force_cancel_requested", "", a.ID())
@@ -76,18 +77,18 @@ func (s *Runs) ForceCancelAt(r *record.Run) time.Time {
 func (s *Runs) ForceExecute(a *Actor, id string) error {
 	return s.act(a, "run.force-execute", id, "", needApply, func(tx *store.Tx, r *record.Run) error {
 		if r.Status != record.Pending {
-			return conflict("the run is %s, and only a pending one can be executed by force", r.Status)
+			return tables.Conflict("the run is %s, and only a pending one can be executed by force", r.Status)
 		}
-		w, err := workspaces.Get(tx, r.Workspace)
+		w, err := tables.Workspaces.Get(tx, r.Workspace)
 		if err != nil {
 			return err
 		}
 		if w.Lock.Kind != "run" || w.ObjectLocks || !waitsInLine(r) {
-			return conflict("the run does not wait for another run")
+			return tables.Conflict("the run does not wait for another run")
 		}
 		var earlier []*record.Run
-		for _, id := range runs.List(tx, "active", w.ID) { // from the oldest to the newest
-			o, err := runs.Get(tx, id)
+		for _, id := range tables.Runs.List(tx, "active", w.ID) { // from the oldest to the newest
+			o, err := tables.Runs.Get(tx, id)
 			if err != nil {
 				return err
 			}
@@ -98,7 +99,7 @@ func (s *Runs) ForceExecute(a *Actor, id string) error {
 				continue
 			}
 			if !o.Status.Discardable() {
-				return conflict("the run %s is %s: cancel it first", o.ID, o.Status)
+				return tables.Conflict("the run %s is %s: cancel it first", o.ID, o.Status)
 			}
 			earlier = append(earlier, o)
 		}
@@ -122,7 +123,7 @@ func (s *Runs) act(a *Actor, action, id, comment string, n need, change func(*st
 			return err
 		}
 		if !n.has(v.Permissions) {
-			return forbidden("you are not allowed to %s", n.what)
+			return tables.Forbidden("you are not allowed to %s", n.what)
 		}
 		r := v.Run
 		if err := change(tx, &r); err != nil {
@@ -148,15 +149,15 @@ type transitions struct {
 // enter applies an event to a run and to its workspace, in one transaction.
 func (s *transitions) enter(tx *store.Tx, r *record.Run, k record.RunEventKind, o record.Outcome, actor string) error {
 	if err := r.Enter(k, o, s.now().UTC()); err != nil {
-		return conflict("the run %s is %s", r.ID, r.Status)
+		return tables.Conflict("the run %s is %s", r.ID, r.Status)
 	}
-	if err := runs.Put(tx, r); err != nil {
+	if err := tables.Runs.Put(tx, r); err != nil {
 		return err
 	}
 	if err := s.remark(tx, r, string(k), "", actor); err != nil {
 		return err
 	}
-	w, err := workspaces.Get(tx, r.Workspace)
+	w, err := tables.Workspaces.Get(tx, r.Workspace)
 	if err != nil {
 		return err
 	}
@@ -178,7 +179,7 @@ func (s *transitions) enter(tx *store.Tx, r *record.Run, k record.RunEventKind, 
 		s.became(status)
 		s.queue.changed(id)
 	})
-	return workspaces.Put(tx, w)
+	return tables.Workspaces.Put(tx, w)
 }
 
 // follow updates the workspace after an event of its run: the lock, and the current run that it shows.
@@ -200,7 +201,7 @@ func (s *transitions) follow(tx *store.Tx, w *record.Workspace, r *record.Run, k
 			return err
 		}
 		w.CurrentRun = r.ID
-		if c, err := configurations.Get(tx, r.Configuration); err == nil && c.Provisional {
+		if c, err := tables.Configurations.Get(tx, r.Configuration); err == nil && c.Provisional {
 			w.CurrentConfiguration = c.ID
 		}
 	}
@@ -216,8 +217,8 @@ func (s *transitions) lockOfOthers(tx *store.Tx, w *record.Workspace, ended *rec
 	if !w.ObjectLocks {
 		return record.Lock{}, nil
 	}
-	for _, id := range runs.List(tx, "active", w.ID) {
-		o, err := runs.Get(tx, id)
+	for _, id := range tables.Runs.List(tx, "active", w.ID) {
+		o, err := tables.Runs.Get(tx, id)
 		if err != nil {
 			return record.Lock{}, err
 		}
@@ -237,8 +238,8 @@ func (s *transitions) supersede(tx *store.Tx, w *record.Workspace, by *record.Ru
 	if w.ObjectLocks {
 		return nil // a plan stays valid as long as the objects that it depends on do
 	}
-	for _, id := range runs.List(tx, "active", w.ID) {
-		r, err := runs.Get(tx, id)
+	for _, id := range tables.Runs.List(tx, "active", w.ID) {
+		r, err := tables.Runs.Get(tx, id)
 		if err != nil {
 			return err
 		}
@@ -251,7 +252,7 @@ func (s *transitions) supersede(tx *store.Tx, w *record.Workspace, by *record.Ru
 		if err := s.remark(tx, r, "discarded", "another run was applied first: "+by.ID, ""); err != nil {
 			return err
 		}
-		if err := runs.Put(tx, r); err != nil {
+		if err := tables.Runs.Put(tx, r); err != nil {
 			return err
 		}
 		tx.After(func() { s.queue.changed(r.ID) })
@@ -261,8 +262,8 @@ func (s *transitions) supersede(tx *store.Tx, w *record.Workspace, by *record.Ru
 
 // nextRun returns the run that gets the workspace next; empty if there is none.
 func (s *transitions) nextRun(tx *store.Tx, w *record.Workspace) string {
-	for _, id := range runs.List(tx, "active", w.ID) {
-		if r, err := runs.Get(tx, id); err == nil && !r.PlanOnly && !r.SavePlan {
+	for _, id := range tables.Runs.List(tx, "active", w.ID) {
+		if r, err := tables.Runs.Get(tx, id); err == nil && !r.PlanOnly && !r.SavePlan {
 			return r.ID
 		}
 	}
@@ -271,18 +272,18 @@ func (s *transitions) nextRun(tx *store.Tx, w *record.Workspace) string {
 
 // dropRun removes the records of a run.
 func (s *transitions) dropRun(tx *store.Tx, r *record.Run) error {
-	for _, id := range runNotes.List(tx, "run", r.ID) {
-		if err := runNotes.Delete(tx, id); err != nil {
+	for _, id := range tables.RunNotes.List(tx, "run", r.ID) {
+		if err := tables.RunNotes.Delete(tx, id); err != nil {
 			return err
 		}
 	}
-	for _, id := range comments.List(tx, "run", r.ID) {
-		if err := comments.Delete(tx, id); err != nil {
+	for _, id := range tables.Comments.List(tx, "run", r.ID) {
+		if err := tables.Comments.Delete(tx, id); err != nil {
 			return err
 		}
 	}
 	if err := dropRunTokens(tx, r.ID); err != nil {
 		return err
 	}
-	return runs.Delete(tx, r.ID)
+	return tables.Runs.Delete(tx, r.ID)
 }

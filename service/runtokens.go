@@ -6,6 +6,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // runTokenTerm is the maximum validity of the token of a phase; the token is revoked when the phase ends.
@@ -15,9 +16,9 @@ const runTokenTerm = 24 * time.Hour
 // read. It is only in memory: it ends with the process of the service, after which the phase is started again, or
 // resumed, with another one. The caller revokes it with revokeRunToken.
 func (s *Tokens) makeRunToken(r *record.Run) string {
-	token := newToken()
-	s.lent.Store(Hash(token), &record.Token{
-		ID: newID("at"), Hash: Hash(token), Kind: record.TokenRun, Owner: r.ID, Description: "run",
+	token := tables.NewToken()
+	s.lent.Store(tables.Hash(token), &record.Token{
+		ID: tables.NewID("at"), Hash: tables.Hash(token), Kind: record.TokenRun, Owner: r.ID, Description: "run",
 		CreatedAt: s.now().UTC(), CreatedBy: r.CreatedBy, Expires: s.now().Add(runTokenTerm).UTC(),
 		Ended: r.Status.Final(),
 	})
@@ -25,22 +26,22 @@ func (s *Tokens) makeRunToken(r *record.Run) string {
 }
 
 // revokeRunToken revokes the token of a phase.
-func (s *Tokens) revokeRunToken(token string) { s.lent.Delete(Hash(token)) }
+func (s *Tokens) revokeRunToken(token string) { s.lent.Delete(tables.Hash(token)) }
 
 // findToken returns a token: that of a phase in progress, or a stored one. The error wraps store.ErrNotFound if there
 // is none.
 func (s *Tokens) findToken(tx *store.Tx, token string) (*record.Token, error) {
-	hash := Hash(token)
+	hash := tables.Hash(token)
 	if t, is := s.lent.Load(hash); is {
 		return t.(*record.Token), nil
 	}
-	return tokens.LookUp(tx, "hash", hash)
+	return tables.Tokens.LookUp(tx, "hash", hash)
 }
 
 // dropRunTokens revokes the tokens of a run that earlier versions of the service stored.
 func dropRunTokens(tx *store.Tx, run string) error {
-	for _, id := range tokens.List(tx, "owner", record.TokenRun, run) {
-		if err := tokens.Delete(tx, id); err != nil {
+	for _, id := range tables.Tokens.List(tx, "owner", record.TokenRun, run) {
+		if err := tables.Tokens.Delete(tx, id); err != nil {
 			return err
 		}
 	}

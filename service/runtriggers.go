@@ -5,6 +5,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // maxSources is the maximum number of workspaces whose runs trigger runs of one workspace.
@@ -46,10 +47,10 @@ func (s *RunTriggers) List(a *Actor, workspace string, outbound bool) (out []*Ru
 		if err != nil {
 			return err
 		}
-		all, err := runTriggers.Select(tx, index, w.ID)
+		all, err := tables.RunTriggers.Select(tx, index, w.ID)
 		for _, t := range all {
 			v, err := viewTrigger(tx, a, t)
-			if errors.Is(err, ErrNotFound) {
+			if errors.Is(err, tables.ErrNotFound) {
 				continue
 			}
 			if err != nil {
@@ -59,22 +60,22 @@ func (s *RunTriggers) List(a *Actor, workspace string, outbound bool) (out []*Ru
 		}
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // Find returns a run trigger.
 func (s *RunTriggers) Find(a *Actor, id string) (v *RunTriggerView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		t, err := runTriggers.Get(tx, id)
+		t, err := tables.RunTriggers.Get(tx, id)
 		if err == nil {
 			v, err = viewTrigger(tx, a, t)
 		}
 		if err != nil {
-			return notFound("there is no run trigger %q, or you have no access to it", id)
+			return tables.NotFound("there is no run trigger %q, or you have no access to it", id)
 		}
 		return nil
 	})
-	return v, told(err)
+	return v, tables.Translated(err)
 }
 
 // Create makes each run that is applied in the workspace source create a run in another workspace, which uses
@@ -86,13 +87,13 @@ func (s *RunTriggers) Create(a *Actor, workspace, source string) (v *RunTriggerV
 			return err
 		}
 		from, err := a.allowed(tx, source, needReadRuns)
-		if errors.Is(err, ErrNotFound) || err == nil && from.Organization != w.Organization {
-			return invalid("Sourceable must be a workspace of the organization whose runs you may read")
+		if errors.Is(err, tables.ErrNotFound) || err == nil && from.Organization != w.Organization {
+			return tables.Invalid("Sourceable must be a workspace of the organization whose runs you may read")
 		}
 		if err != nil {
 			return err
 		}
-		there, err := runTriggers.Select(tx, "workspace", w.ID)
+		there, err := tables.RunTriggers.Select(tx, "workspace", w.ID)
 		if err != nil {
 			return err
 		}
@@ -103,18 +104,19 @@ func (s *RunTriggers) Create(a *Actor, workspace, source string) (v *RunTriggerV
 			}
 		}
 		if len(there) >= maxSources {
-			return invalid("A workspace has at most %d run triggers", maxSources)
+			return tables.Invalid("A workspace has at most %d run triggers", maxSources)
 		}
 		back, err := triggersLeadTo(tx, w.ID, from.ID, map[string]bool{})
 		if err != nil {
 			return err
 		}
 		if back {
-			return invalid("Sourceable must not be triggered by the workspace itself: its runs would create runs for ever")
+			return tables.Invalid("Sourceable must not be triggered by the workspace itself: its runs would create " +
+				"runs for ever")
 		}
-		t := &record.RunTrigger{ID: newID("rt"), Workspace: w.ID, Source: from.ID, CreatedAt: s.now().UTC(),
+		t := &record.RunTrigger{ID: tables.NewID("rt"), Workspace: w.ID, Source: from.ID, CreatedAt: s.now().UTC(),
 			CreatedBy: a.ID()}
-		if err := runTriggers.Put(tx, t); err != nil {
+		if err := tables.RunTriggers.Put(tx, t); err != nil {
 			return err
 		}
 		v, err = viewTrigger(tx, a, t)
@@ -133,7 +135,7 @@ func triggersLeadTo(tx *store.Tx, from, to string, seen map[string]bool) (bool, 
 		return false, nil
 	}
 	seen[from] = true
-	all, err := runTriggers.Select(tx, "source", from)
+	all, err := tables.RunTriggers.Select(tx, "source", from)
 	if err != nil {
 		return false, err
 	}
@@ -148,25 +150,25 @@ func triggersLeadTo(tx *store.Tx, from, to string, seen map[string]bool) (bool, 
 // Delete removes a run trigger.
 func (s *RunTriggers) Delete(a *Actor, id string) error {
 	return s.audited(a, "run-trigger.delete", id, func(tx *store.Tx) error {
-		t, err := runTriggers.Get(tx, id)
+		t, err := tables.RunTriggers.Get(tx, id)
 		if err == nil {
 			_, err = viewTrigger(tx, a, t)
 		}
 		if err != nil {
-			return notFound("there is no run trigger %q, or you have no access to it", id)
+			return tables.NotFound("there is no run trigger %q, or you have no access to it", id)
 		}
 		if _, err := a.allowed(tx, t.Workspace, needAdmin); err != nil {
 			return err
 		}
-		return runTriggers.Delete(tx, id)
+		return tables.RunTriggers.Delete(tx, id)
 	})
 }
 
 // dropTriggers removes the triggers of a deleted workspace, in both directions.
 func dropTriggers(tx *store.Tx, workspace string) error {
 	for _, index := range []string{"workspace", "source"} {
-		for _, id := range runTriggers.List(tx, index, workspace) {
-			if err := runTriggers.Delete(tx, id); err != nil {
+		for _, id := range tables.RunTriggers.List(tx, index, workspace) {
+			if err := tables.RunTriggers.Delete(tx, id); err != nil {
 				return err
 			}
 		}
@@ -177,16 +179,16 @@ func dropTriggers(tx *store.Tx, workspace string) error {
 // trigger creates the runs that an applied run triggers, in the transaction that records that it is applied. Workspaces
 // without a configuration, and those whose runs the clients carry out, are omitted.
 func (s *transitions) trigger(tx *store.Tx, applied *record.Run) error {
-	all, err := runTriggers.Select(tx, "source", applied.Workspace)
+	all, err := tables.RunTriggers.Select(tx, "source", applied.Workspace)
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	from, err := workspaces.Get(tx, applied.Workspace)
+	from, err := tables.Workspaces.Get(tx, applied.Workspace)
 	if err != nil {
 		return err
 	}
 	for _, t := range all {
-		w, err := workspaces.Get(tx, t.Workspace)
+		w, err := tables.Workspaces.Get(tx, t.Workspace)
 		if err != nil {
 			return err
 		}

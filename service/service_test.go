@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,7 +27,7 @@ func TestARunIsPlannedConfirmedAndApplied(t *testing.T) {
 	if err := h.Runs.Confirm(h.Admin, r.ID, "fine"); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Runs.Confirm(h.Admin, r.ID, ""); !errors.Is(err, service.ErrConflict) {
+	if err := h.Runs.Confirm(h.Admin, r.ID, ""); !errors.Is(err, tables.ErrConflict) {
 		t.Errorf("a second confirmation: %v", err)
 	}
 	v = h.Await(r.ID, record.Applied)
@@ -95,7 +96,7 @@ func TestALockedWorkspaceKeepsItsRunsWaiting(t *testing.T) {
 	if _, err := h.Workspaces.Lock(h.Admin, w.ID, "holidays"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Workspaces.Lock(h.Admin, w.ID, "again"); !errors.Is(err, service.ErrConflict) ||
+	if _, err := h.Workspaces.Lock(h.Admin, w.ID, "again"); !errors.Is(err, tables.ErrConflict) ||
 		!strings.Contains(err.Error(), "locked by User root") {
 		t.Errorf("a user locks the workspace twice: %v", err)
 	}
@@ -108,7 +109,7 @@ func TestALockedWorkspaceKeepsItsRunsWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Await(r.ID, record.Planned)
-	if _, err := h.Workspaces.ForceUnlock(h.Admin, w.ID); !errors.Is(err, service.ErrConflict) {
+	if _, err := h.Workspaces.ForceUnlock(h.Admin, w.ID); !errors.Is(err, tables.ErrConflict) {
 		t.Errorf("unlocking a workspace that a run has locked: %v", err)
 	}
 }
@@ -128,7 +129,7 @@ func TestACanceledRunIsStoppedAndALeftOneNotWaitedFor(t *testing.T) {
 	}
 	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	<-began
-	if err := h.Runs.ForceCancel(h.Admin, r.ID, ""); !errors.Is(err, service.ErrConflict) {
+	if err := h.Runs.ForceCancel(h.Admin, r.ID, ""); !errors.Is(err, tables.ErrConflict) {
 		t.Errorf("canceling a run by force that was not canceled before: %v", err)
 	}
 	if err := h.Runs.Cancel(h.Admin, r.ID, ""); err != nil {
@@ -143,7 +144,7 @@ func TestACanceledRunIsStoppedAndALeftOneNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Await(r.ID, record.ForceCanceled)
-	if err := h.Runs.Cancel(h.Admin, r.ID, ""); !errors.Is(err, service.ErrConflict) {
+	if err := h.Runs.Cancel(h.Admin, r.ID, ""); !errors.Is(err, tables.ErrConflict) {
 		t.Errorf("canceling a run twice: %v", err)
 	}
 }
@@ -248,7 +249,7 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 		"destroying": {Destroy: true, Refresh: true}, "refreshing": {RefreshOnly: true, Refresh: true},
 	} {
 		r.Configuration, r.GenerateConfig = h.NewConfiguration(w, false), true
-		if _, err := h.Runs.Create(h.Admin, w.ID, r); !errors.Is(err, service.ErrInvalid) {
+		if _, err := h.Runs.Create(h.Admin, w.ID, r); !errors.Is(err, tables.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Shortage is a limit or a pool for which operations of a run in progress wait, because others have all of it.
@@ -107,7 +108,7 @@ func (s *Pools) addHolders(ctx context.Context, a *Actor, w *Wait) error {
 		return err
 	}
 	known := map[string]*RunView{}
-	return told(s.store.View(func(tx *store.Tx) error {
+	return tables.Translated(s.store.View(func(tx *store.Tx) error {
 		for i := range w.Shortages {
 			x := &w.Shortages[i]
 			at := slices.IndexFunc(all, func(l Limit) bool {

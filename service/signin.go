@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Person is a person as identified by an identity provider.
@@ -31,21 +32,21 @@ type Logins struct {
 // ErrForbidden, and nothing is stored, if the person belongs to no team and has no invitation.
 func (s *Logins) SignIn(p Person, organization, from string) (user string, err error) {
 	if p.Issuer == "" || p.Subject == "" {
-		return "", invalid("The identity provider has not identified the person")
+		return "", tables.Invalid("The identity provider has not identified the person")
 	}
-	err = told(s.store.Update(func(tx *store.Tx) error {
+	err = tables.Translated(s.store.Update(func(tx *store.Tx) error {
 		u, err := s.person(tx, &p)
 		if err != nil {
 			return err
 		}
 		if u.Disabled {
-			return forbidden("your account is disabled; ask an administrator of the service")
+			return tables.Forbidden("your account is disabled; ask an administrator of the service")
 		}
 		if err := s.joinGroups(tx, u, organization, p.Groups); err != nil {
 			return err
 		}
-		if len(memberships.List(tx, "user", u.ID)) == 0 {
-			return forbidden("you are in no group that has a team here, and nobody has invited you")
+		if len(tables.Memberships.List(tx, "user", u.ID)) == 0 {
+			return tables.Forbidden("you are in no group that has a team here, and nobody has invited you")
 		}
 		user = u.ID
 		return s.note(tx, &Actor{Token: &record.Token{Kind: record.TokenUser, Owner: u.ID}, User: u, From: from},
@@ -57,7 +58,7 @@ func (s *Logins) SignIn(p Person, organization, from string) (user string, err e
 // person returns the user of a person, and creates one if necessary. It never returns a user that was created
 // in the service itself: a matching name at the provider does not prove the identity.
 func (s *Logins) person(tx *store.Tx, p *Person) (*record.User, error) {
-	known, err := users.Select(tx, "identity", Hash(store.Join(p.Issuer, p.Subject)))
+	known, err := tables.Users.Select(tx, "identity", tables.Hash(store.Join(p.Issuer, p.Subject)))
 	if err != nil {
 		return nil, err
 	}
@@ -65,16 +66,16 @@ func (s *Logins) person(tx *store.Tx, p *Person) (*record.User, error) {
 		u := known[0]
 		if u.Email != p.Email {
 			u.Email = p.Email
-			if err := users.Put(tx, u); err != nil {
+			if err := tables.Users.Put(tx, u); err != nil {
 				return nil, err
 			}
 			return u, s.memberships.accept(tx, u)
 		}
 		return u, nil
 	}
-	u := &record.User{ID: newID("user"), Name: freeName(tx, p.Name), Email: p.Email, Issuer: p.Issuer,
+	u := &record.User{ID: tables.NewID("user"), Name: freeName(tx, p.Name), Email: p.Email, Issuer: p.Issuer,
 		Subject: p.Subject, CreatedAt: s.now().UTC()}
-	if err := users.Put(tx, u); err != nil {
+	if err := tables.Users.Put(tx, u); err != nil {
 		return nil, err
 	}
 	return u, s.memberships.accept(tx, u)
@@ -93,7 +94,7 @@ func freeName(tx *store.Tx, wanted string) string {
 	name = strings.TrimLeft(name, "-_")
 	name = cmp.Or(name[:min(len(name), 60)], "user")
 	for i, free := 2, name; ; i++ {
-		if _, err := users.Find(tx, "name", free); err != nil {
+		if _, err := tables.Users.Find(tx, "name", free); err != nil {
 			return free
 		}
 		free = fmt.Sprintf("%s-%d", name, i)
@@ -102,11 +103,11 @@ func freeName(tx *store.Tx, wanted string) string {
 
 // joinGroups makes a user a member of exactly those teams with an SSO identity whose groups are given.
 func (s *Logins) joinGroups(tx *store.Tx, u *record.User, organization string, groups []string) error {
-	o, err := organizations.Get(tx, strings.ToLower(organization))
+	o, err := tables.Organizations.Get(tx, strings.ToLower(organization))
 	if err != nil {
 		return err
 	}
-	all, err := teams.Select(tx, "organization", strings.ToLower(o.Name))
+	all, err := tables.Teams.Select(tx, "organization", strings.ToLower(o.Name))
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (s *Logins) joinGroups(tx *store.Tx, u *record.User, organization string, g
 		default:
 			continue
 		}
-		if err := teams.Put(tx, t); err != nil {
+		if err := tables.Teams.Put(tx, t); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 func stateFile(id string) string     { return "states/" + id }
@@ -57,8 +58,8 @@ func (s *States) Create(a *Actor, workspace string, n NewState) (*record.StateVe
 			out = same
 			return nil
 		}
-		for _, id := range stateVersions.Newest(tx, "workspace", 1, w.ID) {
-			last, err := stateVersions.Get(tx, id)
+		for _, id := range tables.StateVersions.Newest(tx, "workspace", 1, w.ID) {
+			last, err := tables.StateVersions.Get(tx, id)
 			if err != nil {
 				return err
 			}
@@ -69,12 +70,12 @@ func (s *States) Create(a *Actor, workspace string, n NewState) (*record.StateVe
 			}
 		}
 		out = &record.StateVersion{
-			ID: newID("sv"), Workspace: w.ID, Run: n.Run, Serial: n.Serial, Lineage: n.Lineage, MD5: n.MD5,
+			ID: tables.NewID("sv"), Workspace: w.ID, Run: n.Run, Serial: n.Serial, Lineage: n.Lineage, MD5: n.MD5,
 			Force: n.Force, Under: record.Lock{Kind: w.Lock.Kind, ID: w.Lock.ID, ForeignID: w.Lock.ForeignID},
-			Status: record.UploadPending, Secret: newSecret(), CreatedAt: s.now().UTC(), CreatedBy: a.ID(),
+			Status: record.UploadPending, Secret: tables.NewSecret(), CreatedAt: s.now().UTC(), CreatedBy: a.ID(),
 		}
 		out.Outputs = readOutputs(n.Outputs)
-		return stateVersions.Put(tx, out)
+		return tables.StateVersions.Put(tx, out)
 	})
 	if err != nil || n.State == nil || out.Status == record.StateFinalized {
 		return out, err
@@ -92,7 +93,7 @@ func (s *States) Create(a *Actor, workspace string, n NewState) (*record.StateVe
 
 // MayCreate checks that the actor may write the state of a workspace.
 func (s *States) MayCreate(a *Actor, workspace string) error {
-	return told(s.store.View(func(tx *store.Tx) error {
+	return tables.Translated(s.store.View(func(tx *store.Tx) error {
 		_, err := a.allowed(tx, workspace, needWriteState)
 		return err
 	}))
@@ -103,13 +104,13 @@ func (s *States) mayWrite(tx *store.Tx, a *Actor, w *record.Workspace, run strin
 	l := w.Lock
 	switch {
 	case !l.Held():
-		return conflict("lock the workspace before changing its state")
+		return tables.Conflict("lock the workspace before changing its state")
 	case l.Kind == "run" && (a.run != nil && a.run.ID == l.ID || run == l.ID):
 		return nil
 	case l.Kind == a.kind() && l.ID == a.ID():
 		return nil
 	}
-	return conflict("%s", lockedBy(tx, w))
+	return tables.Conflict("%s", tables.LockedBy(tx, w))
 }
 
 // sameHolder reports whether two locks have the same holder.
@@ -124,7 +125,7 @@ func (s *States) follows(tx *store.Tx, w *record.Workspace, serial uint64, linea
 	if w.CurrentState == "" {
 		return nil, nil //nolint:nilnil // a different version, which is allowed
 	}
-	current, err := stateVersions.Get(tx, w.CurrentState)
+	current, err := tables.StateVersions.Get(tx, w.CurrentState)
 	switch {
 	case err != nil:
 		return nil, err
@@ -133,11 +134,11 @@ func (s *States) follows(tx *store.Tx, w *record.Workspace, serial uint64, linea
 	case force:
 		return nil, nil //nolint:nilnil // as above
 	case current.Lineage != "" && lineage != "" && current.Lineage != lineage:
-		return nil, conflict("the state has the lineage %s, and the current one has %s", lineage, current.Lineage)
+		return nil, tables.Conflict("the state has the lineage %s, and the current one has %s", lineage, current.Lineage)
 	case serial < current.Serial:
-		return nil, conflict("the state has the serial %d, and the current one has %d", serial, current.Serial)
+		return nil, tables.Conflict("the state has the serial %d, and the current one has %d", serial, current.Serial)
 	case serial == current.Serial:
-		return nil, conflict("the state has the serial %d of the current one, but different content", serial)
+		return nil, tables.Conflict("the state has the serial %d of the current one, but different content", serial)
 	}
 	return nil, nil //nolint:nilnil // as above
 }
@@ -146,14 +147,14 @@ func (s *States) follows(tx *store.Tx, w *record.Workspace, serial uint64, linea
 // is the current one when this returns. size is the size that the client has announced, or -1 if it has
 // announced none.
 func (s *States) Upload(secret string, data io.Reader, size int64) error {
-	defer s.uploads.take(Hash(secret))()
+	defer s.uploads.take(tables.Hash(secret))()
 	v, err := s.uploaded(secret)
 	if err != nil {
 		return err
 	}
 	if v.Status == record.StateFinalized {
 		return repeats(data, size, s.maxState, v.MD5,
-			conflict("the state version %s is complete, with different content", v.ID))
+			tables.Conflict("the state version %s is complete, with different content", v.ID))
 	}
 	if err := fits(size, s.maxState); err != nil {
 		return err
@@ -163,32 +164,32 @@ func (s *States) Upload(secret string, data io.Reader, size int64) error {
 	if err != nil {
 		return err
 	}
-	return told(s.store.Update(func(tx *store.Tx) error {
-		v, err := stateVersions.Get(tx, v.ID)
+	return tables.Translated(s.store.Update(func(tx *store.Tx) error {
+		v, err := tables.StateVersions.Get(tx, v.ID)
 		if err != nil || v.Status == record.StateFinalized {
 			return err
 		}
-		ws, err := workspaces.Get(tx, v.Workspace)
+		ws, err := tables.Workspaces.Get(tx, v.Workspace)
 		if err != nil {
 			return err
 		}
 		refuse := func(problem error) error {
 			v.Status = record.StateDiscarded
-			if err := stateVersions.Put(tx, v); err != nil {
+			if err := tables.StateVersions.Put(tx, v); err != nil {
 				return err
 			}
 			tx.Fail(problem)
 			return nil
 		}
 		if v.MD5 != "" && v.MD5 != w.MD5 {
-			return refuse(invalid("the checksum of what was uploaded is %s, not %s", w.MD5, v.MD5))
+			return refuse(tables.Invalid("the checksum of what was uploaded is %s, not %s", w.MD5, v.MD5))
 		}
 		switch {
 		case sameHolder(v.Under, ws.Lock):
 		case ws.Lock.Held():
-			return refuse(conflict("%s", lockedBy(tx, ws)))
+			return refuse(tables.Conflict("%s", tables.LockedBy(tx, ws)))
 		default:
-			return refuse(conflict("the workspace is no longer locked"))
+			return refuse(tables.Conflict("the workspace is no longer locked"))
 		}
 		if _, err := s.follows(tx, ws, v.Serial, v.Lineage, v.MD5, v.Force); err != nil {
 			return refuse(err)
@@ -196,12 +197,12 @@ func (s *States) Upload(secret string, data io.Reader, size int64) error {
 		described.MD5, described.Size, described.Status, described.JSON = w.MD5, w.Size, record.StateFinalized, v.JSON
 		v = &described
 		ws.CurrentState, ws.UpdatedAt = v.ID, s.now().UTC()
-		if err := workspaces.Put(tx, ws); err != nil {
+		if err := tables.Workspaces.Put(tx, ws); err != nil {
 			return err
 		}
 		tx.After(func() { s.outlines.enqueueStateOutline(v.ID) })
 		s.tellAfter(tx, ws)
-		return stateVersions.Put(tx, v)
+		return tables.StateVersions.Put(tx, v)
 	}))
 }
 
@@ -223,7 +224,7 @@ func (s *States) keep(v *record.StateVersion, data io.Reader) (w store.Written, 
 	defer func() {
 		_ = read.Close() // never fails
 		o := <-kept
-		if w, err = o.Written, told(o.err); errors.Is(err, ErrTooLarge) {
+		if w, err = o.Written, tables.Translated(o.err); errors.Is(err, tables.ErrTooLarge) {
 			err = &problem413{s.maxState}
 		}
 	}()
@@ -234,7 +235,7 @@ func (s *States) keep(v *record.StateVersion, data io.Reader) (w store.Written, 
 
 // UploadJSON stores the JSON form of a version; size is as for UploadState.
 func (s *States) UploadJSON(secret string, data io.Reader, size int64) error {
-	defer s.uploads.take(Hash(secret) + " json")()
+	defer s.uploads.take(tables.Hash(secret) + " json")()
 	v, err := s.uploaded(secret)
 	if err != nil {
 		return err
@@ -246,42 +247,42 @@ func (s *States) UploadJSON(secret string, data io.Reader, size int64) error {
 		if errors.Is(err, store.ErrTooLarge) {
 			return &problem413{s.maxState}
 		}
-		return told(err)
+		return tables.Translated(err)
 	}
-	return told(s.store.Update(func(tx *store.Tx) error {
-		v, err := stateVersions.Get(tx, v.ID)
+	return tables.Translated(s.store.Update(func(tx *store.Tx) error {
+		v, err := tables.StateVersions.Get(tx, v.ID)
 		if err != nil {
 			return err
 		}
 		v.JSON = true
-		return stateVersions.Put(tx, v)
+		return tables.StateVersions.Put(tx, v)
 	}))
 }
 
 func (s *States) uploaded(secret string) (v *record.StateVersion, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if v, err = stateVersions.Find(tx, "secret", Hash(secret)); err != nil ||
+		if v, err = tables.StateVersions.Find(tx, "secret", tables.Hash(secret)); err != nil ||
 			s.now().Sub(v.CreatedAt) >= uploadTerm {
-			return notFound("there is nothing to upload at this address")
+			return tables.NotFound("there is nothing to upload at this address")
 		}
 		if v.Status == record.StateDiscarded {
-			return conflict("the state version %s was discarded", v.ID)
+			return tables.Conflict("the state version %s was discarded", v.ID)
 		}
 		return nil
 	})
-	return v, told(err)
+	return v, tables.Translated(err)
 }
 
 // Find returns a version of a state.
 func (s *States) Find(a *Actor, id string) (v *record.StateVersion, err error) {
 	err = s.store.View(func(tx *store.Tx) error { v, err = a.stateVersion(tx, id, needOutputs); return err })
-	return v, told(err)
+	return v, tables.Translated(err)
 }
 
 func (a *Actor) stateVersion(tx *store.Tx, id string, n need) (*record.StateVersion, error) {
-	v, err := stateVersions.Get(tx, id)
+	v, err := tables.StateVersions.Get(tx, id)
 	if err != nil {
-		return nil, notFound("there is no state version %q, or you have no access to it", id)
+		return nil, tables.NotFound("there is no state version %q, or you have no access to it", id)
 	}
 	_, err = a.allowed(tx, v.Workspace, n)
 	return v, err
@@ -295,12 +296,12 @@ func (s *States) Current(a *Actor, workspace string) (v *record.StateVersion, er
 			return err
 		}
 		if w.CurrentState == "" {
-			return notFound("the workspace %s has no state yet", w.Name)
+			return tables.NotFound("the workspace %s has no state yet", w.Name)
 		}
-		v, err = stateVersions.Get(tx, w.CurrentState)
+		v, err = tables.StateVersions.Get(tx, w.CurrentState)
 		return err
 	})
-	return v, told(err)
+	return v, tables.Translated(err)
 }
 
 // List returns the versions of a workspace's state, newest first.
@@ -309,8 +310,8 @@ func (s *States) List(a *Actor, workspace string) (out []*record.StateVersion, e
 		if _, err := a.allowed(tx, workspace, needOutputs); err != nil {
 			return err
 		}
-		for _, id := range stateVersions.Newest(tx, "workspace", 10_000, workspace) {
-			v, err := stateVersions.Get(tx, id)
+		for _, id := range tables.StateVersions.Newest(tx, "workspace", 10_000, workspace) {
+			v, err := tables.StateVersions.Get(tx, id)
 			if err != nil {
 				return err
 			}
@@ -320,13 +321,13 @@ func (s *States) List(a *Actor, workspace string) (out []*record.StateVersion, e
 		}
 		return nil
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // Output returns an output of a state version, with its value.
 func (s *States) Output(a *Actor, id string) (o *record.Output, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		for _, sv := range stateVersions.List(tx, "output", id) {
+		for _, sv := range tables.StateVersions.List(tx, "output", id) {
 			v, err := a.stateVersion(tx, sv, needOutputs)
 			if err != nil {
 				return err
@@ -338,9 +339,9 @@ func (s *States) Output(a *Actor, id string) (o *record.Output, err error) {
 				}
 			}
 		}
-		return notFound("there is no output %q, or you have no access to it", id)
+		return tables.NotFound("there is no output %q, or you have no access to it", id)
 	})
-	return o, told(err)
+	return o, tables.Translated(err)
 }
 
 // Download returns a reader of the exact content of a version. The caller closes it. The content is
@@ -348,10 +349,10 @@ func (s *States) Output(a *Actor, id string) (o *record.Output, err error) {
 func (s *States) Download(a *Actor, id string) (data io.ReadCloser, v *record.StateVersion, err error) {
 	err = s.store.View(func(tx *store.Tx) error { v, err = a.stateVersion(tx, id, needReadState); return err })
 	if err != nil {
-		return nil, nil, told(err)
+		return nil, nil, tables.Translated(err)
 	}
 	data, err = s.store.Read(stateFile(v.ID))
-	return data, v, told(err)
+	return data, v, tables.Translated(err)
 }
 
 // DownloadJSON returns the JSON form of a version.
@@ -359,10 +360,10 @@ func (s *States) DownloadJSON(a *Actor, id string) (data []byte, err error) {
 	var v *record.StateVersion
 	err = s.store.View(func(tx *store.Tx) error { v, err = a.stateVersion(tx, id, needReadState); return err })
 	if err != nil {
-		return nil, told(err)
+		return nil, tables.Translated(err)
 	}
 	data, err = s.store.ReadAll(jsonStateFile(v.ID))
-	return data, told(err)
+	return data, tables.Translated(err)
 }
 
 // Sum returns the checksum of a state's content in the form that the API uses.

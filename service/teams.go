@@ -7,6 +7,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Teams are the teams of organizations.
@@ -22,7 +23,7 @@ func (s *Teams) List(a *Actor, organization string) (out []*record.Team, err err
 		if err != nil {
 			return err
 		}
-		all, err := teams.Select(tx, "organization", strings.ToLower(o.Name))
+		all, err := tables.Teams.Select(tx, "organization", strings.ToLower(o.Name))
 		for _, t := range all {
 			if a.knows(t, o) {
 				out = append(out, t)
@@ -30,7 +31,7 @@ func (s *Teams) List(a *Actor, organization string) (out []*record.Team, err err
 		}
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // knows reports whether the actor may see a team: as a member, with the right to manage teams, or, for teams
@@ -45,7 +46,7 @@ func (a *Actor) knows(t *record.Team, o *record.Organization) bool {
 // Find returns a team.
 func (s *Teams) Find(a *Actor, id string) (t *record.Team, err error) {
 	err = s.store.View(func(tx *store.Tx) error { t, _, err = a.team(tx, id); return err })
-	return t, told(err)
+	return t, tables.Translated(err)
 }
 
 // Named returns the team of an organization with a name.
@@ -59,26 +60,26 @@ func (s *Teams) Named(a *Actor, organization, name string) (*record.Team, error)
 			return t, nil
 		}
 	}
-	return nil, notFound("there is no team %q in %s, or you have no access to it", name, organization)
+	return nil, tables.NotFound("there is no team %q in %s, or you have no access to it", name, organization)
 }
 
 // OfUser returns the teams of a user, in all organizations.
 func (s *Teams) OfUser(a *Actor, user string) (out []*record.Team, err error) {
 	if !a.admin() {
-		return nil, forbidden("only administrators of the service may list the teams of users")
+		return nil, tables.Forbidden("only administrators of the service may list the teams of users")
 	}
-	err = s.store.View(func(tx *store.Tx) error { out, err = teams.Select(tx, "user", user); return err })
-	return out, told(err)
+	err = s.store.View(func(tx *store.Tx) error { out, err = tables.Teams.Select(tx, "user", user); return err })
+	return out, tables.Translated(err)
 }
 
 func (a *Actor) team(tx *store.Tx, id string) (*record.Team, *record.Organization, error) {
-	t, err := teams.Get(tx, id)
+	t, err := tables.Teams.Get(tx, id)
 	if err == nil {
 		if o, err := a.organization(tx, t.Organization); err == nil && a.knows(t, o) {
 			return t, o, nil
 		}
 	}
-	return nil, nil, notFound("there is no team %q, or you have no access to it", id)
+	return nil, nil, tables.NotFound("there is no team %q, or you have no access to it", id)
 }
 
 // Create creates a team.
@@ -88,7 +89,7 @@ func (s *Teams) Create(a *Actor, t record.Team) (*record.Team, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		t.ID, t.Organization, t.Users = newID("team"), o.Name, nil
+		t.ID, t.Organization, t.Users = tables.NewID("team"), o.Name, nil
 		return &t, o, nil
 	})
 }
@@ -102,7 +103,7 @@ func (s *Teams) Change(a *Actor, id string, change func(*record.Team) error) (*r
 			return nil, nil, err
 		}
 		if t.ID == o.Owners && !a.owns(o) { // its group decides who the owners are
-			return nil, nil, forbidden("only owners may change the owners' team of %s", o.Name)
+			return nil, nil, tables.Forbidden("only owners may change the owners' team of %s", o.Name)
 		}
 		return t, o, change(t)
 	})
@@ -119,16 +120,16 @@ func (s *Teams) put(a *Actor, object string,
 		t.Name = strings.TrimSpace(t.Name)
 		switch {
 		case !record.ValidName(strings.ReplaceAll(t.Name, " ", "-")):
-			return invalid("Name must be letters, digits, spaces, - and _, and begin with a letter or a digit")
+			return tables.Invalid("Name must be letters, digits, spaces, - and _, and begin with a letter or a digit")
 		case !a.manages(o, manageTeams):
-			return forbidden("you are not allowed to change teams of %s", o.Name)
+			return tables.Forbidden("you are not allowed to change teams of %s", o.Name)
 		case !a.manages(o, manageAccess) && (t.ManageWorkspaces || t.ManageProjects || t.ManageMembership ||
 			t.ManageTeams || t.ManageAccess || t.AccessSecretTeams || t.ReadWorkspaces || t.ReadProjects):
-			return forbidden("only owners may allow teams to manage the organization %s", o.Name)
+			return tables.Forbidden("only owners may allow teams to manage the organization %s", o.Name)
 		case t.ID == o.Owners && t.Name != "owners":
-			return invalid("The owners' team cannot be renamed")
+			return tables.Invalid("The owners' team cannot be renamed")
 		}
-		return teams.Put(tx, t)
+		return tables.Teams.Put(tx, t)
 	})
 	return t, err
 }
@@ -142,25 +143,25 @@ func (s *Teams) ChangeMembers(a *Actor, id string, names []string, remove bool) 
 			return err
 		}
 		if !a.owns(o) && (t.ID == o.Owners || !a.manages(o, manageTeams)) {
-			return forbidden("you are not allowed to change the members of this team")
+			return tables.Forbidden("you are not allowed to change the members of this team")
 		}
 		for _, name := range names {
-			if m, err := memberships.Get(tx, name); err == nil && strings.EqualFold(m.Organization, o.Name) {
+			if m, err := tables.Memberships.Get(tx, name); err == nil && strings.EqualFold(m.Organization, o.Name) {
 				if name = m.User; name == "" { // an invitation records its teams
 					m.Teams = slices.DeleteFunc(m.Teams, func(id string) bool { return id == t.ID })
 					if !remove {
 						m.Teams = append(m.Teams, t.ID)
 					}
-					if err := memberships.Put(tx, m); err != nil {
+					if err := tables.Memberships.Put(tx, m); err != nil {
 						return err
 					}
 					continue
 				}
 			}
-			u, err := users.Find(tx, "name", name)
+			u, err := tables.Users.Find(tx, "name", name)
 			if err != nil {
-				if u, err = users.Get(tx, name); err != nil {
-					return notFound("there is no user %q", name)
+				if u, err = tables.Users.Get(tx, name); err != nil {
+					return tables.NotFound("there is no user %q", name)
 				}
 			}
 			t.Users = slices.DeleteFunc(t.Users, func(id string) bool { return id == u.ID })
@@ -173,9 +174,9 @@ func (s *Teams) ChangeMembers(a *Actor, id string, names []string, remove bool) 
 			}
 		}
 		if t.ID == o.Owners && len(t.Users) == 0 {
-			return invalid("An organization needs an owner")
+			return tables.Invalid("An organization needs an owner")
 		}
-		return teams.Put(tx, t)
+		return tables.Teams.Put(tx, t)
 	})
 }
 
@@ -187,26 +188,26 @@ func (s *Teams) Delete(a *Actor, id string) error {
 		case err != nil:
 			return err
 		case t.ID == o.Owners:
-			return invalid("The owners' team cannot be deleted")
+			return tables.Invalid("The owners' team cannot be deleted")
 		case !a.manages(o, manageTeams):
-			return forbidden("you are not allowed to change teams of %s", o.Name)
+			return tables.Forbidden("you are not allowed to change teams of %s", o.Name)
 		}
 		return s.drop(tx, id)
 	})
 }
 
 func (s *Teams) drop(tx *store.Tx, id string) error {
-	for _, access := range accesses.List(tx, "team", id) {
-		if err := accesses.Delete(tx, access); err != nil {
+	for _, access := range tables.Accesses.List(tx, "team", id) {
+		if err := tables.Accesses.Delete(tx, access); err != nil {
 			return err
 		}
 	}
-	for _, token := range tokens.List(tx, "owner", record.TokenTeam, id) {
-		if err := tokens.Delete(tx, token); err != nil {
+	for _, token := range tables.Tokens.List(tx, "owner", record.TokenTeam, id) {
+		if err := tables.Tokens.Delete(tx, token); err != nil {
 			return err
 		}
 	}
-	return teams.Delete(tx, id)
+	return tables.Teams.Delete(tx, id)
 }
 
 // TeamAccess has the roles of teams in workspaces and projects.
@@ -220,21 +221,21 @@ func (s *TeamAccess) List(a *Actor, on string) (out []*record.Access, err error)
 		if err := a.mayGrant(tx, on, false); err != nil {
 			return err
 		}
-		out, err = accesses.Select(tx, "on", on)
+		out, err = tables.Accesses.Select(tx, "on", on)
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // Find returns a right of a team in a workspace or a project.
 func (s *TeamAccess) Find(a *Actor, id string) (x *record.Access, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if x, err = accesses.Get(tx, id); err != nil {
-			return notFound("there is no access %q", id)
+		if x, err = tables.Accesses.Get(tx, id); err != nil {
+			return tables.NotFound("there is no access %q", id)
 		}
 		return a.mayGrant(tx, x.On, false)
 	})
-	return x, told(err)
+	return x, tables.Translated(err)
 }
 
 // mayGrant checks that the actor may see, or change, the rights of teams in a workspace or a project.
@@ -256,7 +257,7 @@ func (a *Actor) mayGrant(tx *store.Tx, on string, change bool) error {
 		return err
 	}
 	if change && !a.manages(o, manageProjects) && granted.Teams != "manage" {
-		return forbidden("you are not allowed to change the access to the project %s", p.Name)
+		return tables.Forbidden("you are not allowed to change the access to the project %s", p.Name)
 	}
 	return nil
 }
@@ -269,7 +270,7 @@ func (a *Actor) projectRights(tx *store.Tx, p *record.Project) (most record.Proj
 		}
 	}
 	for _, t := range a.teams {
-		x, err := accesses.Find(tx, "pair", t.ID, p.ID)
+		x, err := tables.Accesses.Find(tx, "pair", t.ID, p.ID)
 		if errors.Is(err, store.ErrNotFound) {
 			continue
 		}
@@ -287,7 +288,7 @@ func (a *Actor) projectRights(tx *store.Tx, p *record.Project) (most record.Proj
 // Create grants a team a role in a workspace or a project.
 func (s *TeamAccess) Create(a *Actor, x record.Access) (*record.Access, error) {
 	return s.put(a, x.Team+" on "+x.On, func(*store.Tx) (*record.Access, error) {
-		x.ID = newID("tws")
+		x.ID = tables.NewID("tws")
 		return &x, nil
 	})
 }
@@ -296,9 +297,9 @@ func (s *TeamAccess) Create(a *Actor, x record.Access) (*record.Access, error) {
 // same time do not undo each other.
 func (s *TeamAccess) Change(a *Actor, id string, change func(*record.Access) error) (*record.Access, error) {
 	return s.put(a, id, func(tx *store.Tx) (*record.Access, error) {
-		x, err := accesses.Get(tx, id)
+		x, err := tables.Accesses.Get(tx, id)
 		if err != nil {
-			return nil, notFound("there is no access %q", id)
+			return nil, tables.NotFound("there is no access %q", id)
 		}
 		team, on := x.Team, x.On
 		err = change(x)
@@ -315,11 +316,11 @@ func (s *TeamAccess) put(a *Actor, object string, make func(*store.Tx) (*record.
 			return err
 		}
 		if !x.Project.Valid() {
-			return invalid("Project access must be read, update or delete for settings; none, read " +
+			return tables.Invalid("Project access must be read, update or delete for settings; none, read " +
 				"or manage for teams; and none, read or write for variable sets")
 		}
 		if !record.ValidRole(x.Role, strings.HasPrefix(x.On, "prj-")) {
-			return invalid("Access must be read, plan, write, admin or custom")
+			return tables.Invalid("Access must be read, plan, write, admin or custom")
 		}
 		if err := a.mayGrant(tx, x.On, true); err != nil {
 			return err
@@ -329,22 +330,22 @@ func (s *TeamAccess) put(a *Actor, object string, make func(*store.Tx) (*record.
 			return err
 		}
 		if org, err := organizationOf(tx, x.On); err != nil || org != t.Organization {
-			return invalid("The team %s belongs to another organization", t.Name)
+			return tables.Invalid("The team %s belongs to another organization", t.Name)
 		}
-		return accesses.Put(tx, x)
+		return tables.Accesses.Put(tx, x)
 	})
 	return x, err
 }
 
 func organizationOf(tx *store.Tx, on string) (string, error) {
 	if strings.HasPrefix(on, "prj-") {
-		p, err := projects.Get(tx, on)
+		p, err := tables.Projects.Get(tx, on)
 		if err != nil {
 			return "", err
 		}
 		return p.Organization, nil
 	}
-	w, err := workspaces.Get(tx, on)
+	w, err := tables.Workspaces.Get(tx, on)
 	if err != nil {
 		return "", err
 	}
@@ -354,13 +355,13 @@ func organizationOf(tx *store.Tx, on string) (string, error) {
 // Delete revokes a role of a team.
 func (s *TeamAccess) Delete(a *Actor, id string) error {
 	return s.audited(a, "access.delete", id, func(tx *store.Tx) error {
-		x, err := accesses.Get(tx, id)
+		x, err := tables.Accesses.Get(tx, id)
 		if err != nil {
-			return notFound("there is no access %q", id)
+			return tables.NotFound("there is no access %q", id)
 		}
 		if err := a.mayGrant(tx, x.On, true); err != nil {
 			return err
 		}
-		return accesses.Delete(tx, id)
+		return tables.Accesses.Delete(tx, id)
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Tokens are the tokens with which requests are authenticated.
@@ -23,7 +24,7 @@ const usedEvery = time.Minute
 // Authenticate returns the actor that a token belongs to. The error is ErrUnauthorized if the token is unknown
 // or expired.
 func (s *Tokens) Authenticate(token, from string) (*Actor, error) {
-	unauthorized := unauthorized("the token is missing, unknown or expired")
+	unauthorized := tables.Unauthorized("the token is missing, unknown or expired")
 	if token == "" {
 		return nil, unauthorized
 	}
@@ -58,12 +59,12 @@ func (s *Tokens) used(t *record.Token) {
 	}
 	s.lastUsed.Store(t.ID, now)
 	err := s.store.Update(func(tx *store.Tx) error {
-		kept, err := tokens.Get(tx, t.ID)
+		kept, err := tables.Tokens.Get(tx, t.ID)
 		if err != nil {
 			return err
 		}
 		kept.LastUsed = now
-		return tokens.Put(tx, kept)
+		return tables.Tokens.Put(tx, kept)
 	})
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		s.log.Warn("cannot record the last use of a token", "token", t.ID, "error", err)
@@ -76,24 +77,24 @@ func (s *Tokens) List(a *Actor, kind, owner string) (out []*record.Token, err er
 		if owner, err = a.mayTokens(tx, kind, owner); err != nil {
 			return err
 		}
-		out, err = tokens.Select(tx, "owner", kind, owner)
+		out, err = tables.Tokens.Select(tx, "owner", kind, owner)
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // Find returns the record of a token by its ID.
 func (s *Tokens) Find(a *Actor, id string) (t *record.Token, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if t, err = tokens.Get(tx, id); err == nil {
+		if t, err = tables.Tokens.Get(tx, id); err == nil {
 			_, err = a.mayTokens(tx, t.Kind, t.Owner)
 		}
 		if err != nil {
-			return notFound("there is no token %q that you manage", id)
+			return tables.NotFound("there is no token %q that you manage", id)
 		}
 		return nil
 	})
-	return t, told(err)
+	return t, tables.Translated(err)
 }
 
 // mayTokens checks that the actor manages the tokens of an owner, and returns the owner's ID.
@@ -101,7 +102,7 @@ func (a *Actor) mayTokens(tx *store.Tx, kind, owner string) (string, error) {
 	switch kind {
 	case record.TokenUser:
 		if a.User != nil && (a.User.ID == owner || a.admin()) {
-			if _, err := users.Get(tx, owner); err == nil {
+			if _, err := tables.Users.Get(tx, owner); err == nil {
 				return owner, nil
 			}
 		}
@@ -114,7 +115,7 @@ func (a *Actor) mayTokens(tx *store.Tx, kind, owner string) (string, error) {
 			return strings.ToLower(o.Name), nil
 		}
 	}
-	return "", notFound("there is no %s %q whose tokens you manage", kind, owner)
+	return "", tables.NotFound("there is no %s %q whose tokens you manage", kind, owner)
 }
 
 // Create makes a token, which cannot be retrieved later. A team and an organization have only one token: a
@@ -122,27 +123,27 @@ func (a *Actor) mayTokens(tx *store.Tx, kind, owner string) (string, error) {
 func (s *Tokens) Create(a *Actor, kind, owner, description string, expires time.Time) (token string,
 	kept *record.Token, err error) {
 	if !expires.IsZero() && !expires.After(s.now()) {
-		return "", nil, invalid("The token would have expired already")
+		return "", nil, tables.Invalid("The token would have expired already")
 	}
-	token = newToken()
+	token = tables.NewToken()
 	err = s.audited(a, "token.create", kind+" "+owner, func(tx *store.Tx) error {
 		name, err := a.mayTokens(tx, kind, owner)
 		if err != nil {
 			return err
 		}
 		if kind != record.TokenUser {
-			for _, id := range tokens.List(tx, "owner", kind, name) {
-				if err := tokens.Delete(tx, id); err != nil {
+			for _, id := range tables.Tokens.List(tx, "owner", kind, name) {
+				if err := tables.Tokens.Delete(tx, id); err != nil {
 					return err
 				}
 			}
 		}
 		kept = &record.Token{
-			ID: newID("at"), Hash: Hash(token), Kind: kind, Owner: name, Description: description,
+			ID: tables.NewID("at"), Hash: tables.Hash(token), Kind: kind, Owner: name, Description: description,
 			CreatedAt: s.now().UTC(),
 			CreatedBy: a.ID(), Expires: expires,
 		}
-		return tokens.Put(tx, kept)
+		return tables.Tokens.Put(tx, kept)
 	})
 	if err != nil {
 		return "", nil, err
@@ -153,13 +154,13 @@ func (s *Tokens) Create(a *Actor, kind, owner, description string, expires time.
 // Delete revokes a token.
 func (s *Tokens) Delete(a *Actor, id string) error {
 	return s.audited(a, "token.delete", id, func(tx *store.Tx) error {
-		t, err := tokens.Get(tx, id)
+		t, err := tables.Tokens.Get(tx, id)
 		if err == nil {
 			_, err = a.mayTokens(tx, t.Kind, t.Owner)
 		}
 		if err != nil {
-			return notFound("there is no token %q that you manage", id)
+			return tables.NotFound("there is no token %q that you manage", id)
 		}
-		return tokens.Delete(tx, id)
+		return tables.Tokens.Delete(tx, id)
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Users are the accounts of people.
@@ -28,21 +29,21 @@ func (s *Users) Me(a *Actor) record.User {
 // does not verify that an address belongs to the user.
 func (s *Users) ChangeMe(a *Actor, name, email *string) (u *record.User, err error) {
 	if !a.admin() {
-		return nil, forbidden("only administrators of the service may change users")
+		return nil, tables.Forbidden("only administrators of the service may change users")
 	}
 	err = s.audited(a, "user.change", a.User.ID, func(tx *store.Tx) error {
-		if u, err = users.Get(tx, a.User.ID); err != nil {
+		if u, err = tables.Users.Get(tx, a.User.ID); err != nil {
 			return err
 		}
 		set(&u.Name, name)
 		set(&u.Email, email)
 		if email != nil && !strings.Contains(*email, "@") {
-			return invalid("Email must be an email address")
+			return tables.Invalid("Email must be an email address")
 		}
 		if !record.ValidName(u.Name) {
-			return invalid("Username must be letters, digits, - and _, and begin with a letter or a digit")
+			return tables.Invalid("Username must be letters, digits, - and _, and begin with a letter or a digit")
 		}
-		return users.Put(tx, u)
+		return tables.Users.Put(tx, u)
 	})
 	return u, err
 }
@@ -50,13 +51,13 @@ func (s *Users) ChangeMe(a *Actor, name, email *string) (u *record.User, err err
 // Find returns a user who is in an organization of the actor.
 func (s *Users) Find(a *Actor, id string) (u *record.User, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if u, err = users.Get(tx, id); err != nil {
-			return notFound("there is no user %q, or you have no access to it", id)
+		if u, err = tables.Users.Get(tx, id); err != nil {
+			return tables.NotFound("there is no user %q, or you have no access to it", id)
 		}
 		if a.admin() || a.User != nil && a.User.ID == id {
 			return nil
 		}
-		theirs, err := teams.Select(tx, "user", id)
+		theirs, err := tables.Teams.Select(tx, "user", id)
 		for _, t := range theirs {
 			if _, err := a.organization(tx, t.Organization); err == nil {
 				return nil
@@ -65,22 +66,22 @@ func (s *Users) Find(a *Actor, id string) (u *record.User, err error) {
 		if err != nil {
 			return err
 		}
-		return notFound("there is no user %q, or you have no access to it", id)
+		return tables.NotFound("there is no user %q, or you have no access to it", id)
 	})
-	return u, told(err)
+	return u, tables.Translated(err)
 }
 
 // Create creates a user.
 func (s *Users) Create(a *Actor, name, email string, admin bool) (u *record.User, err error) {
 	if !a.admin() {
-		return nil, forbidden("only administrators of the service may create users")
+		return nil, tables.Forbidden("only administrators of the service may create users")
 	}
 	if !record.ValidName(name) {
-		return nil, invalid("Username must be letters, digits, - and _, and begin with a letter or a digit")
+		return nil, tables.Invalid("Username must be letters, digits, - and _, and begin with a letter or a digit")
 	}
 	err = s.audited(a, "user.create", name, func(tx *store.Tx) error {
-		u = &record.User{ID: newID("user"), Name: name, Email: email, Admin: admin, CreatedAt: s.now().UTC()}
-		if err := users.Put(tx, u); err != nil {
+		u = &record.User{ID: tables.NewID("user"), Name: name, Email: email, Admin: admin, CreatedAt: s.now().UTC()}
+		if err := tables.Users.Put(tx, u); err != nil {
 			return err
 		}
 		return s.memberships.accept(tx, u)
@@ -91,10 +92,10 @@ func (s *Users) Create(a *Actor, name, email string, admin bool) (u *record.User
 // List returns all users.
 func (s *Users) List(a *Actor) (out []*record.User, err error) {
 	if !a.admin() {
-		return nil, forbidden("only administrators of the service may list all users")
+		return nil, tables.Forbidden("only administrators of the service may list all users")
 	}
 	err = s.store.View(func(tx *store.Tx) error {
-		for u, err := range users.All(tx) {
+		for u, err := range tables.Users.All(tx) {
 			if err != nil {
 				return err
 			}
@@ -102,7 +103,7 @@ func (s *Users) List(a *Actor) (out []*record.User, err error) {
 		}
 		return nil
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // Delete removes a user with all tokens and memberships. The service keeps its last administrator, and an
@@ -110,43 +111,43 @@ func (s *Users) List(a *Actor) (out []*record.User, err error) {
 func (s *Users) Delete(a *Actor, id string) error {
 	return s.audited(a, "user.delete", id, func(tx *store.Tx) error {
 		if !a.admin() {
-			return forbidden("only administrators of the service may delete users")
+			return tables.Forbidden("only administrators of the service may delete users")
 		}
-		u, err := users.Get(tx, id)
+		u, err := tables.Users.Get(tx, id)
 		if err != nil {
-			return notFound("there is no user %q", id)
+			return tables.NotFound("there is no user %q", id)
 		}
 		if err := remainsAdministered(tx, u); err != nil {
 			return err
 		}
-		theirs, err := teams.Select(tx, "user", id)
+		theirs, err := tables.Teams.Select(tx, "user", id)
 		if err != nil {
 			return err
 		}
 		for _, t := range theirs {
-			o, err := organizations.Get(tx, strings.ToLower(t.Organization))
+			o, err := tables.Organizations.Get(tx, strings.ToLower(t.Organization))
 			if err != nil {
 				return err
 			}
 			t.Users = slices.DeleteFunc(t.Users, func(other string) bool { return other == id })
 			if t.ID == o.Owners && len(t.Users) == 0 {
-				return invalid("The organization %s needs an owner", o.Name)
+				return tables.Invalid("The organization %s needs an owner", o.Name)
 			}
-			if err := teams.Put(tx, t); err != nil {
+			if err := tables.Teams.Put(tx, t); err != nil {
 				return err
 			}
 		}
-		for _, membership := range memberships.List(tx, "user", id) {
-			if err := memberships.Delete(tx, membership); err != nil {
+		for _, membership := range tables.Memberships.List(tx, "user", id) {
+			if err := tables.Memberships.Delete(tx, membership); err != nil {
 				return err
 			}
 		}
-		for _, token := range tokens.List(tx, "owner", record.TokenUser, id) {
-			if err := tokens.Delete(tx, token); err != nil {
+		for _, token := range tables.Tokens.List(tx, "owner", record.TokenUser, id) {
+			if err := tables.Tokens.Delete(tx, token); err != nil {
 				return err
 			}
 		}
-		return users.Delete(tx, id)
+		return tables.Users.Delete(tx, id)
 	})
 }
 
@@ -155,7 +156,7 @@ func remainsAdministered(tx *store.Tx, u *record.User) error {
 	if !u.Admin || u.Disabled {
 		return nil
 	}
-	for other, err := range users.All(tx) {
+	for other, err := range tables.Users.All(tx) {
 		if err != nil {
 			return err
 		}
@@ -163,7 +164,7 @@ func remainsAdministered(tx *store.Tx, u *record.User) error {
 			return nil
 		}
 	}
-	return invalid("The service needs an administrator")
+	return tables.Invalid("The service needs an administrator")
 }
 
 // UserChange has the properties of a user that administrators of the service change; nil leaves one unchanged.
@@ -176,7 +177,7 @@ type UserChange struct {
 // again; what the user has begun continues. The service keeps its last administrator.
 func (s *Users) Change(a *Actor, id string, c UserChange) (u *record.User, err error) {
 	if !a.admin() {
-		return nil, forbidden("only administrators of the service may change users")
+		return nil, tables.Forbidden("only administrators of the service may change users")
 	}
 	action := "user.change"
 	switch {
@@ -186,8 +187,8 @@ func (s *Users) Change(a *Actor, id string, c UserChange) (u *record.User, err e
 		action = "user.enable"
 	}
 	err = s.audited(a, action, id, func(tx *store.Tx) error {
-		if u, err = users.Get(tx, id); err != nil {
-			return notFound("there is no user %q", id)
+		if u, err = tables.Users.Get(tx, id); err != nil {
+			return tables.NotFound("there is no user %q", id)
 		}
 		if c.Admin != nil && !*c.Admin || c.Disabled != nil && *c.Disabled {
 			if err := remainsAdministered(tx, u); err != nil {
@@ -198,9 +199,9 @@ func (s *Users) Change(a *Actor, id string, c UserChange) (u *record.User, err e
 		set(&u.Admin, c.Admin)
 		set(&u.Disabled, c.Disabled)
 		if c.Email != nil && *c.Email != "" && !strings.Contains(*c.Email, "@") {
-			return invalid("Email must be an email address")
+			return tables.Invalid("Email must be an email address")
 		}
-		if err := users.Put(tx, u); err != nil || c.Email == nil {
+		if err := tables.Users.Put(tx, u); err != nil || c.Email == nil {
 			return err
 		}
 		return s.memberships.accept(tx, u)
@@ -212,25 +213,25 @@ func (s *Users) Change(a *Actor, id string, c UserChange) (u *record.User, err e
 // password and cannot be retrieved later.
 func (s *Users) Reset(a *Actor, id string) (token string, err error) {
 	if !a.admin() {
-		return "", forbidden("only administrators of the service may reset users")
+		return "", tables.Forbidden("only administrators of the service may reset users")
 	}
-	token = newToken()
+	token = tables.NewToken()
 	err = s.audited(a, "user.reset", id, func(tx *store.Tx) error {
-		u, err := users.Get(tx, id)
+		u, err := tables.Users.Get(tx, id)
 		if err != nil {
-			return notFound("there is no user %q", id)
+			return tables.NotFound("there is no user %q", id)
 		}
-		for _, old := range tokens.List(tx, "owner", record.TokenUser, id) {
-			if err := tokens.Delete(tx, old); err != nil {
+		for _, old := range tables.Tokens.List(tx, "owner", record.TokenUser, id) {
+			if err := tables.Tokens.Delete(tx, old); err != nil {
 				return err
 			}
 		}
 		u.Password = nil
-		if err := users.Put(tx, u); err != nil {
+		if err := tables.Users.Put(tx, u); err != nil {
 			return err
 		}
-		return tokens.Put(tx, &record.Token{ID: newID("at"), Hash: Hash(token), Kind: record.TokenUser, Owner: id,
-			Description: "after a reset", CreatedAt: s.now().UTC(), CreatedBy: a.ID()})
+		return tables.Tokens.Put(tx, &record.Token{ID: tables.NewID("at"), Hash: tables.Hash(token), Kind: record.TokenUser,
+			Owner: id, Description: "after a reset", CreatedAt: s.now().UTC(), CreatedBy: a.ID()})
 	})
 	if err != nil {
 		return "", err
@@ -243,7 +244,7 @@ func (s *Users) Reset(a *Actor, id string) (token string, err error) {
 func (s *Users) Bootstrap(name, organization string) (token string, err error) {
 	none := true
 	err = s.store.View(func(tx *store.Tx) error {
-		for range users.All(tx) { //nolint:errcheck // one that cannot be read is one
+		for range tables.Users.All(tx) { //nolint:errcheck // one that cannot be read is one
 			none = false
 			break
 		}
@@ -253,18 +254,18 @@ func (s *Users) Bootstrap(name, organization string) (token string, err error) {
 		return "", err
 	}
 	now := s.now().UTC()
-	u := &record.User{ID: newID("user"), Name: name, Admin: true, CreatedAt: now}
-	token = newToken()
-	kept := &record.Token{ID: newID("at"), Hash: Hash(token), Kind: record.TokenUser, Owner: u.ID,
+	u := &record.User{ID: tables.NewID("user"), Name: name, Admin: true, CreatedAt: now}
+	token = tables.NewToken()
+	kept := &record.Token{ID: tables.NewID("at"), Hash: tables.Hash(token), Kind: record.TokenUser, Owner: u.ID,
 		Description: "first start", CreatedAt: now}
 	err = s.store.Update(func(tx *store.Tx) error {
-		if err := users.Put(tx, u); err != nil {
+		if err := tables.Users.Put(tx, u); err != nil {
 			return err
 		}
-		return tokens.Put(tx, kept)
+		return tables.Tokens.Put(tx, kept)
 	})
 	if err != nil {
-		return "", told(err)
+		return "", tables.Translated(err)
 	}
 	_, err = s.organizations.Create(&Actor{Token: kept, User: u, From: "first start"}, organization, "")
 	return token, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // vacating is how long a deletion waits for canceled plans to end.
@@ -29,7 +30,7 @@ func (s *Workspaces) Remove(ctx context.Context, a *Actor, id string) error {
 		}
 		if len(plans) == 0 || ctx.Err() != nil {
 			err := s.Delete(a, id, false)
-			if !errors.Is(err, ErrConflict) || ctx.Err() != nil {
+			if !errors.Is(err, tables.ErrConflict) || ctx.Err() != nil {
 				return err
 			}
 			if plans, _ = s.plansToEnd(a, id); len(plans) == 0 {
@@ -42,7 +43,7 @@ func (s *Workspaces) Remove(ctx context.Context, a *Actor, id string) error {
 			}
 			canceled[run] = true
 			err := s.runs.Cancel(a, run, "The workspace is deleted.")
-			if err != nil && !errors.Is(err, ErrConflict) { // ErrConflict: the run has ended meanwhile
+			if err != nil && !errors.Is(err, tables.ErrConflict) { // ErrConflict: the run has ended meanwhile
 				return err
 			}
 		}
@@ -58,8 +59,8 @@ func (s *Workspaces) plansToEnd(a *Actor, id string) (plans []string, err error)
 		if err != nil {
 			return err
 		}
-		for _, run := range runs.List(tx, "workspace", w.ID) {
-			r, err := runs.Get(tx, run)
+		for _, run := range tables.Runs.List(tx, "workspace", w.ID) {
+			r, err := tables.Runs.Get(tx, run)
 			switch {
 			case err != nil:
 				return err

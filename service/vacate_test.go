@@ -8,6 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // planUntilStopped plans until the run is canceled, and closes begun when it has begun.
@@ -29,7 +30,7 @@ func TestADeletionByForceEndsPlansFirst(t *testing.T) {
 	first, second := h.NewRun(w, nil), h.NewRun(w, nil) // the second plans as soon as the first is canceled
 	<-begun
 	planner := member(t, h, "planner", "plan", w.ID)
-	if err := h.Workspaces.Remove(t.Context(), planner, w.ID); !errors.Is(err, service.ErrForbidden) {
+	if err := h.Workspaces.Remove(t.Context(), planner, w.ID); !errors.Is(err, tables.ErrForbidden) {
 		t.Errorf("deletion by somebody who may only plan: %v", err)
 	}
 	if v, err := h.Runs.Find(h.Admin, first.ID); err != nil || !v.CancelAsked.IsZero() {
@@ -39,7 +40,7 @@ func TestADeletionByForceEndsPlansFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{first.ID, second.ID} {
-		if _, err := h.Runs.Find(h.Admin, id); !errors.Is(err, service.ErrNotFound) {
+		if _, err := h.Runs.Find(h.Admin, id); !errors.Is(err, tables.ErrNotFound) {
 			t.Errorf("a run of the deleted workspace: %v", err)
 		}
 	}
@@ -63,7 +64,7 @@ func TestADeletionByForceLeavesAnApplyAndThePlansBesideIt(t *testing.T) {
 	h.Engine.Mu.Unlock()
 	speculative := h.NewRun(w, func(r *record.Run) { r.PlanOnly = true })
 	<-begun
-	if err := h.Workspaces.Remove(t.Context(), h.Admin, w.ID); !errors.Is(err, service.ErrConflict) {
+	if err := h.Workspaces.Remove(t.Context(), h.Admin, w.ID); !errors.Is(err, tables.ErrConflict) {
 		t.Errorf("deletion during an apply: %v", err)
 	}
 	if v, err := h.Runs.Find(h.Admin, speculative.ID); err != nil || !v.CancelAsked.IsZero() {
@@ -91,7 +92,7 @@ func TestADeletionByForceEndsWithItsRequest(t *testing.T) {
 	w := h.NewWorkspace("one")
 	r := h.NewRun(w, nil)
 	<-begun
-	if err := h.Workspaces.Remove(ctx, h.Admin, w.ID); !errors.Is(err, service.ErrConflict) {
+	if err := h.Workspaces.Remove(ctx, h.Admin, w.ID); !errors.Is(err, tables.ErrConflict) {
 		t.Errorf("deletion during a plan: %v", err)
 	}
 	close(goOn)

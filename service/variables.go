@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Variables are the variables of workspaces and of variable sets.
@@ -22,13 +23,13 @@ func (s *Variables) List(a *Actor, parent string) (out []*record.Variable, err e
 		if err := a.mayVariables(tx, parent, needReadVars); err != nil {
 			return err
 		}
-		out, err = variables.Select(tx, "parent", parent)
+		out, err = tables.Variables.Select(tx, "parent", parent)
 		for _, v := range out {
 			hideValue(v)
 		}
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // Effective returns the variables of a workspace and of the sets that apply to it, without those that others
@@ -45,7 +46,7 @@ func (s *Variables) Effective(a *Actor, workspace string) (out []*record.Variabl
 		}
 		seen := map[string]bool{}
 		for _, parent := range slices.Backward(parents) {
-			all, err := variables.Select(tx, "parent", parent)
+			all, err := tables.Variables.Select(tx, "parent", parent)
 			if err != nil {
 				return err
 			}
@@ -59,7 +60,7 @@ func (s *Variables) Effective(a *Actor, workspace string) (out []*record.Variabl
 		}
 		return nil
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 func hideValue(v *record.Variable) {
@@ -80,13 +81,13 @@ func (s *Variables) Find(a *Actor, parent, id string) (v *record.Variable, err e
 	if err == nil {
 		hideValue(v)
 	}
-	return v, told(err)
+	return v, tables.Translated(err)
 }
 
 func variableOf(tx *store.Tx, parent, id string) (*record.Variable, error) {
-	v, err := variables.Get(tx, id)
+	v, err := tables.Variables.Get(tx, id)
 	if err != nil || v.Parent != parent {
-		return nil, notFound("there is no variable %q here", id)
+		return nil, tables.NotFound("there is no variable %q here", id)
 	}
 	return v, nil
 }
@@ -99,7 +100,7 @@ func (a *Actor) mayVariables(tx *store.Tx, parent string, n need) error {
 	}
 	set, org, err := a.set(tx, parent)
 	if err == nil && n.what != needReadVars.what && !a.manages(org, manageWorkspaces) {
-		return forbidden("you are not allowed to change the variable set %s", set.Name)
+		return tables.Forbidden("you are not allowed to change the variable set %s", set.Name)
 	}
 	return err
 }
@@ -112,7 +113,7 @@ type VariableSettings struct {
 
 func (o *VariableSettings) apply(v *record.Variable) error {
 	if o.Sensitive != nil && v.Sensitive && !*o.Sensitive {
-		return invalid("Sensitive variables stay sensitive: delete the variable and create a new one")
+		return tables.Invalid("Sensitive variables stay sensitive: delete the variable and create a new one")
 	}
 	set(&v.Key, o.Key)
 	set(&v.Value, o.Value)
@@ -122,13 +123,13 @@ func (o *VariableSettings) apply(v *record.Variable) error {
 	set(&v.Sensitive, o.Sensitive)
 	switch {
 	case v.Category != record.CategoryTerraform && v.Category != record.CategoryEnv:
-		return invalid("Category must be terraform or env")
+		return tables.Invalid("Category must be terraform or env")
 	case !record.ValidKey(v.Key, v.Category):
-		return invalid("Key must be letters, digits, - and _")
+		return tables.Invalid("Key must be letters, digits, - and _")
 	case utf8.RuneCountInString(v.Description) > 512:
-		return invalid("Description is too long (maximum is 512 characters)")
+		return tables.Invalid("Description is too long (maximum is 512 characters)")
 	case len(v.Value) > 256<<10 || strings.ContainsRune(v.Value, 0):
-		return invalid("Value must have at most 256 KiB and no zero byte")
+		return tables.Invalid("Value must have at most 256 KiB and no zero byte")
 	}
 	return nil
 }
@@ -139,7 +140,7 @@ func (s *Variables) Put(a *Actor, parent, id string, o VariableSettings) (v *rec
 		if err := a.mayVariables(tx, parent, needWriteVars); err != nil {
 			return err
 		}
-		v = &record.Variable{ID: newID("var"), Parent: parent, Category: record.CategoryTerraform}
+		v = &record.Variable{ID: tables.NewID("var"), Parent: parent, Category: record.CategoryTerraform}
 		if id != "" {
 			if v, err = variableOf(tx, parent, id); err != nil {
 				return err
@@ -148,8 +149,8 @@ func (s *Variables) Put(a *Actor, parent, id string, o VariableSettings) (v *rec
 		if err := o.apply(v); err != nil {
 			return err
 		}
-		v.Version = random(16)
-		return variables.Put(tx, v)
+		v.Version = tables.Random(16)
+		return tables.Variables.Put(tx, v)
 	})
 	if err != nil {
 		return nil, err
@@ -167,13 +168,13 @@ func (s *Variables) Delete(a *Actor, parent, id string) error {
 		if _, err := variableOf(tx, parent, id); err != nil {
 			return err
 		}
-		return variables.Delete(tx, id)
+		return tables.Variables.Delete(tx, id)
 	})
 }
 
 // set returns a variable set of an organization that the actor may know of.
 func (a *Actor) set(tx *store.Tx, id string) (*record.VariableSet, *record.Organization, error) {
-	set, err := variableSets.Get(tx, id)
+	set, err := tables.VariableSets.Get(tx, id)
 	if err == nil {
 		if o, err := a.organization(tx, set.Organization); err == nil {
 			if reads, err := a.readsSet(tx, o, set); reads || err != nil {
@@ -181,7 +182,7 @@ func (a *Actor) set(tx *store.Tx, id string) (*record.VariableSet, *record.Organ
 			}
 		}
 	}
-	return nil, nil, notFound("there is no variable set %q, or you have no access to it", id)
+	return nil, nil, tables.NotFound("there is no variable set %q, or you have no access to it", id)
 }
 
 // readsSet reports whether the actor may read a variable set: with the right to manage or read all workspaces,
@@ -192,13 +193,13 @@ func (a *Actor) readsSet(tx *store.Tx, o *record.Organization, set *record.Varia
 	}
 	on := slices.Clone(set.Workspaces)
 	for _, p := range set.Projects {
-		on = append(on, workspaces.List(tx, "project", p)...)
+		on = append(on, tables.Workspaces.List(tx, "project", p)...)
 	}
 	if set.Global {
-		on = workspaces.List(tx, "organization", strings.ToLower(o.Name))
+		on = tables.Workspaces.List(tx, "organization", strings.ToLower(o.Name))
 	}
 	for _, id := range on {
-		w, err := workspaces.Get(tx, id)
+		w, err := tables.Workspaces.Get(tx, id)
 		if errors.Is(err, store.ErrNotFound) {
 			continue
 		}
@@ -232,7 +233,7 @@ func (s *VariableSets) List(a *Actor, organization, workspace string) (out []*re
 		if err != nil {
 			return err
 		}
-		all, err := variableSets.Select(tx, "organization", strings.ToLower(o.Name))
+		all, err := tables.VariableSets.Select(tx, "organization", strings.ToLower(o.Name))
 		for _, set := range all {
 			reads, err := a.readsSet(tx, o, set)
 			if err != nil {
@@ -244,13 +245,13 @@ func (s *VariableSets) List(a *Actor, organization, workspace string) (out []*re
 		}
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // Find returns a variable set.
 func (s *VariableSets) Find(a *Actor, id string) (set *record.VariableSet, err error) {
 	err = s.store.View(func(tx *store.Tx) error { set, _, err = a.set(tx, id); return err })
-	return set, told(err)
+	return set, tables.Translated(err)
 }
 
 // Create creates a variable set.
@@ -260,7 +261,7 @@ func (s *VariableSets) Create(a *Actor, v record.VariableSet) (*record.VariableS
 		if err != nil {
 			return nil, nil, err
 		}
-		v.ID, v.Organization = newID("varset"), o.Name
+		v.ID, v.Organization = tables.NewID("varset"), o.Name
 		return &v, o, nil
 	})
 }
@@ -287,15 +288,15 @@ func (s *VariableSets) put(a *Actor, object string,
 			return err
 		}
 		if v.Name = strings.TrimSpace(v.Name); v.Name == "" {
-			return invalid("Name can't be blank")
+			return tables.Invalid("Name can't be blank")
 		}
 		if !a.manages(o, manageWorkspaces) {
-			return forbidden("you are not allowed to change variable sets of %s", o.Name)
+			return tables.Forbidden("you are not allowed to change variable sets of %s", o.Name)
 		}
 		if err := within(tx, o, v.Workspaces, v.Projects); err != nil {
 			return err
 		}
-		return variableSets.Put(tx, v)
+		return tables.VariableSets.Put(tx, v)
 	})
 	return v, err
 }
@@ -308,7 +309,7 @@ func (s *VariableSets) Assign(a *Actor, id string, workspaceIDs, projectIDs []st
 			return err
 		}
 		if !a.manages(o, manageWorkspaces) {
-			return forbidden("you are not allowed to change variable sets of %s", o.Name)
+			return tables.Forbidden("you are not allowed to change variable sets of %s", o.Name)
 		}
 		if !remove {
 			if err := within(tx, o, workspaceIDs, projectIDs); err != nil {
@@ -321,20 +322,20 @@ func (s *VariableSets) Assign(a *Actor, id string, workspaceIDs, projectIDs []st
 		for _, p := range projectIDs {
 			set.Projects = assign(set.Projects, p, remove)
 		}
-		return variableSets.Put(tx, set)
+		return tables.VariableSets.Put(tx, set)
 	})
 }
 
 // within checks that workspaces and projects are in an organization.
 func within(tx *store.Tx, o *record.Organization, workspaceIDs, projectIDs []string) error {
 	for _, id := range workspaceIDs {
-		if w, err := workspaces.Get(tx, id); err != nil || w.Organization != o.Name {
-			return notFound("there is no workspace %q in %s", id, o.Name)
+		if w, err := tables.Workspaces.Get(tx, id); err != nil || w.Organization != o.Name {
+			return tables.NotFound("there is no workspace %q in %s", id, o.Name)
 		}
 	}
 	for _, id := range projectIDs {
-		if p, err := projects.Get(tx, id); err != nil || p.Organization != o.Name {
-			return notFound("there is no project %q in %s", id, o.Name)
+		if p, err := tables.Projects.Get(tx, id); err != nil || p.Organization != o.Name {
+			return tables.NotFound("there is no project %q in %s", id, o.Name)
 		}
 	}
 	return nil
@@ -356,19 +357,19 @@ func (s *VariableSets) Delete(a *Actor, id string) error {
 			return err
 		}
 		if !a.manages(o, manageWorkspaces) {
-			return forbidden("you are not allowed to change variable sets of %s", o.Name)
+			return tables.Forbidden("you are not allowed to change variable sets of %s", o.Name)
 		}
 		return s.drop(tx, id)
 	})
 }
 
 func (s *VariableSets) drop(tx *store.Tx, id string) error {
-	for _, v := range variables.List(tx, "parent", id) {
-		if err := variables.Delete(tx, v); err != nil {
+	for _, v := range tables.Variables.List(tx, "parent", id) {
+		if err := tables.Variables.Delete(tx, v); err != nil {
 			return err
 		}
 	}
-	return variableSets.Delete(tx, id)
+	return tables.VariableSets.Delete(tx, id)
 }
 
 // given has the variables for a run.
@@ -391,7 +392,7 @@ func effective(tx *store.Tx, w *record.Workspace, r *record.Run) (*given, error)
 // sources returns the IDs that the variables of a workspace belong to, from the lowest precedence to the highest:
 // global sets, sets of the project, sets of the workspace, the workspace, sets with priority.
 func sources(tx *store.Tx, w *record.Workspace) ([]string, error) {
-	sets, err := variableSets.Select(tx, "organization", strings.ToLower(w.Organization))
+	sets, err := tables.VariableSets.Select(tx, "organization", strings.ToLower(w.Organization))
 	if err != nil {
 		return nil, err
 	}
@@ -443,7 +444,7 @@ func collect(tx *store.Tx, w *record.Workspace, r *record.Run, parents []string)
 		}
 	}
 	for _, parent := range parents {
-		all, err := variables.Select(tx, "parent", parent)
+		all, err := tables.Variables.Select(tx, "parent", parent)
 		if err != nil {
 			return nil, err
 		}

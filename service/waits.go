@@ -10,6 +10,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // state returns a snapshot of the queue, with the workspaces of all runs that wait for them.
@@ -56,13 +57,13 @@ func (q *queue) stateWith(looks func(*record.Run) bool) (*queueState, error) {
 			if _, known := b.spaces[r.Workspace]; known || !looks(r) {
 				continue
 			}
-			w, err := workspaces.Look(tx, r.Workspace)
+			w, err := tables.Workspaces.Look(tx, r.Workspace)
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
 			b.spaces[r.Workspace] = w // nil if it was deleted
 		}
-		for _, err := range halts.All(tx) { // usually there is none
+		for _, err := range tables.Halts.All(tx) { // usually there is none
 			if err != nil {
 				return err
 			}
@@ -79,7 +80,7 @@ func (b *queueState) readHalts(tx *store.Tx) error {
 		if b.halts[r.Workspace] != nil {
 			continue
 		}
-		h, err := haltOf(tx, r.Workspace)
+		h, err := tables.HaltOf(tx, r.Workspace)
 		if err != nil {
 			return err
 		}
@@ -135,7 +136,7 @@ func (s *Runs) Queue(a *Actor, organization string) (out []*RunView, err error) 
 		if err != nil {
 			return err
 		}
-		for _, id := range runs.List(tx, "active", everywhere) {
+		for _, id := range tables.Runs.List(tx, "active", tables.Everywhere) {
 			v, err := runView(tx, a, id)
 			if err == nil && v.Organization == o.Name {
 				out = append(out, v)
@@ -143,5 +144,5 @@ func (s *Runs) Queue(a *Actor, organization string) (out []*RunView, err error) 
 		}
 		return nil
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Stream returns the stream of events. Before an event is passed on to a person, MaySee must confirm that the
@@ -321,7 +322,7 @@ func (s *Timelines) Read(a *Actor, phase string, piece timeline.Piece) (write fu
 	}
 	lines, err := s.lines(phase)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, false, notFound("there is no timeline of %s", phase)
+		return nil, false, tables.NotFound("there is no timeline of %s", phase)
 	}
 	if err != nil {
 		return nil, false, err

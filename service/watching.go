@@ -15,6 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/service/outline"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Found is an object that differs from the state. Attributes has the names of the attributes that differ,
@@ -103,7 +104,7 @@ func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
 	now := x.now()
 	var list []due
 	err = x.store.View(func(tx *store.Tx) error {
-		for w, err := range workspaces.LookThrough(tx) {
+		for w, err := range tables.Workspaces.LookThrough(tx) {
 			if err != nil {
 				return err
 			}
@@ -111,7 +112,7 @@ func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
 				continue
 			}
 			watches = true
-			known, err := watchings.Look(tx, w.ID)
+			known, err := tables.Watches.Look(tx, w.ID)
 			if errors.Is(err, store.ErrNotFound) {
 				known = &record.Watch{}
 			} else if err != nil {
@@ -206,7 +207,7 @@ func (x *watcher) choose(id string) (*batch, error) {
 	b := &batch{began: x.now().UTC()}
 	var v *record.StateVersion
 	err := x.store.View(func(tx *store.Tx) error {
-		w, err := workspaces.Get(tx, id)
+		w, err := tables.Workspaces.Get(tx, id)
 		if err != nil {
 			return err
 		}
@@ -217,13 +218,13 @@ func (x *watcher) choose(id string) (*batch, error) {
 		if b.run, err = watchedWith(tx, w); err != nil {
 			return err
 		}
-		known, err := watchings.Get(tx, id)
+		known, err := tables.Watches.Get(tx, id)
 		if err == nil {
 			b.after = known.Cursor
 		} else if !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		v, err = stateVersions.Get(tx, w.CurrentState)
+		v, err = tables.StateVersions.Get(tx, w.CurrentState)
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
@@ -268,7 +269,7 @@ func sumsOf(o *outline.State) map[string]uint64 {
 
 // whyUnwatched returns the reason why a workspace with a drift period is not read at present; empty if it is.
 func whyUnwatched(tx *store.Tx, w *record.Workspace) (string, error) {
-	halt, err := haltOf(tx, w.ID)
+	halt, err := tables.HaltOf(tx, w.ID)
 	if err != nil {
 		return "", err
 	}
@@ -278,11 +279,11 @@ func whyUnwatched(tx *store.Tx, w *record.Workspace) (string, error) {
 	case halt != nil:
 		return "nothing starts: " + halt.Reason, nil
 	case w.Lock.Held() && (w.Lock.Kind != "run" || w.Lock.Reason != ""):
-		return lockedBy(tx, w), nil // the holder may make changes that the service does not know of
+		return tables.LockedBy(tx, w), nil // the holder may make changes that the service does not know of
 	case w.CurrentState == "":
 		return "there is no state yet", nil
 	}
-	v, err := stateVersions.Get(tx, w.CurrentState)
+	v, err := tables.StateVersions.Get(tx, w.CurrentState)
 	if err != nil {
 		return "", err
 	}
@@ -302,8 +303,8 @@ const maxWatchedWith = 200
 // has applied, or else the last one that could have applied; nil if there is none. Runs in progress are
 // skipped, because they use tokens of their own.
 func watchedWith(tx *store.Tx, w *record.Workspace) (other *record.Run, err error) {
-	for _, id := range runs.Newest(tx, "workspace", maxWatchedWith, w.ID) {
-		r, err := runs.Get(tx, id)
+	for _, id := range tables.Runs.Newest(tx, "workspace", maxWatchedWith, w.ID) {
+		r, err := tables.Runs.Get(tx, id)
 		if err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // driftHarness is a harness whose engine records the objects that it has to read.
@@ -364,11 +365,11 @@ func TestWhoMaySeeDriftAndWhoMayWatch(t *testing.T) {
 			t.Errorf("%s sees drift: %v", role, err)
 		}
 		_, err = x.Workspaces.Change(a, x.w.ID, service.WorkspaceSettings{DriftPeriod: &period})
-		if (err == nil) != may.change || err != nil && !errors.Is(err, service.ErrForbidden) {
+		if (err == nil) != may.change || err != nil && !errors.Is(err, tables.ErrForbidden) {
 			t.Errorf("%s enables watching: %v", role, err)
 		}
 		r, err := x.Drift.TakeOver(a, x.w.ID)
-		if (err == nil) != may.plan || err != nil && !errors.Is(err, service.ErrForbidden) {
+		if (err == nil) != may.plan || err != nil && !errors.Is(err, tables.ErrForbidden) {
 			t.Errorf("%s plans to take over what has drifted: %v", role, err)
 		}
 		if err == nil && (!r.RefreshOnly || r.AutoApply) {
@@ -390,14 +391,14 @@ func TestPeriodsAndWhatPlansReadAreChecked(t *testing.T) {
 			t.Errorf("%s is %q", period, got)
 		}
 	}
-	if _, err := service.ParsePeriod("often"); !errors.Is(err, service.ErrInvalid) {
+	if _, err := service.ParsePeriod("often"); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("often: %v", err)
 	}
 	for _, o := range []service.WorkspaceSettings{
 		{DriftPeriod: servicetest.Ptr(30 * time.Second)}, {DriftPeriod: servicetest.Ptr(-time.Hour)},
 		{DriftPeriod: servicetest.Ptr(100 * 24 * time.Hour)}, {Refresh: servicetest.Ptr("some")},
 	} {
-		if _, err := x.Workspaces.Change(x.Admin, x.w.ID, o); !errors.Is(err, service.ErrInvalid) {
+		if _, err := x.Workspaces.Change(x.Admin, x.w.ID, o); !errors.Is(err, tables.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
@@ -429,7 +430,7 @@ func TestProgramsThatReadObjectsHaveATokenThatIsGoodMeanwhile(t *testing.T) {
 		t.Errorf("while objects are read: %v", err)
 	}
 	x.until("the batch is noted", func(v *service.Watched) bool { return !v.Batch.IsZero() })
-	if _, err := x.Tokens.Authenticate(token, ""); !errors.Is(err, service.ErrUnauthorized) {
+	if _, err := x.Tokens.Authenticate(token, ""); !errors.Is(err, tables.ErrUnauthorized) {
 		t.Errorf("afterwards: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // WorkspaceView is a workspace with the rights of the actor.
@@ -35,7 +36,7 @@ func (s *Workspaces) Find(a *Actor, id string) (v *WorkspaceView, err error) {
 		}
 		return err
 	})
-	return v, told(err)
+	return v, tables.Translated(err)
 }
 
 // Named returns a workspace by its organization and name.
@@ -45,7 +46,7 @@ func (s *Workspaces) Named(a *Actor, organization, name string) (v *WorkspaceVie
 		if err != nil {
 			return err
 		}
-		w, err := workspaces.Find(tx, "name", strings.ToLower(o.Name), name)
+		w, err := tables.Workspaces.Find(tx, "name", strings.ToLower(o.Name), name)
 		if err == nil {
 			var p record.Permissions
 			if w, p, err = a.workspace(tx, w.ID); err == nil {
@@ -53,12 +54,12 @@ func (s *Workspaces) Named(a *Actor, organization, name string) (v *WorkspaceVie
 				return nil
 			}
 		}
-		if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrNotFound) {
-			return notFound("there is no workspace %q in %s, or you have no access to it", name, o.Name)
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, tables.ErrNotFound) {
+			return tables.NotFound("there is no workspace %q in %s, or you have no access to it", name, o.Name)
 		}
 		return err
 	})
-	return v, told(err)
+	return v, tables.Translated(err)
 }
 
 // WorkspaceFilter selects workspaces. Zero fields do not restrict the selection.
@@ -109,7 +110,7 @@ func (s *Workspaces) List(a *Actor, organization string, f WorkspaceFilter) (out
 		if err != nil {
 			return err
 		}
-		all, err := workspaces.Select(tx, "organization", strings.ToLower(o.Name))
+		all, err := tables.Workspaces.Select(tx, "organization", strings.ToLower(o.Name))
 		if err != nil {
 			return err
 		}
@@ -127,7 +128,7 @@ func (s *Workspaces) List(a *Actor, organization string, f WorkspaceFilter) (out
 		}
 		return nil
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // Create creates a workspace.
@@ -141,7 +142,7 @@ func (s *Workspaces) Create(a *Actor, organization string, o WorkspaceSettings) 
 		}
 		now := s.now().UTC()
 		w := &record.Workspace{
-			ID: newID("ws"), Organization: org.Name, Project: org.DefaultProject, ExecutionMode: org.Mode(),
+			ID: tables.NewID("ws"), Organization: org.Name, Project: org.DefaultProject, ExecutionMode: org.Mode(),
 			InheritsMode:     true,
 			TerraformVersion: "latest", Structured: true, AllowDestroy: true, CreatedAt: now, UpdatedAt: now,
 		}
@@ -149,9 +150,9 @@ func (s *Workspaces) Create(a *Actor, organization string, o WorkspaceSettings) 
 			return err
 		}
 		v = &WorkspaceView{Workspace: *w}
-		if err := workspaces.Put(tx, w); err != nil {
+		if err := tables.Workspaces.Put(tx, w); err != nil {
 			if errors.Is(err, store.ErrTaken) {
-				return invalid("Name has already been taken")
+				return tables.Invalid("Name has already been taken")
 			}
 			return err
 		}
@@ -168,16 +169,16 @@ func (s *Workspaces) settle(tx *store.Tx, a *Actor, org *record.Organization, w 
 		return err
 	}
 	if o.Project != nil && *o.Project != "" {
-		p, err := projects.Get(tx, *o.Project)
+		p, err := tables.Projects.Get(tx, *o.Project)
 		if err != nil || !strings.EqualFold(p.Organization, org.Name) {
-			return invalid("there is no project %q in %s", *o.Project, org.Name)
+			return tables.Invalid("there is no project %q in %s", *o.Project, org.Name)
 		}
 		w.Project = p.ID
 	}
 	if may, err := a.createsIn(tx, org, w.Project); may || err != nil {
 		return err
 	}
-	return forbidden("you are not allowed to create workspaces in this project")
+	return tables.Forbidden("you are not allowed to create workspaces in this project")
 }
 
 // createsIn reports whether the actor may create workspaces in a project.
@@ -186,7 +187,7 @@ func (a *Actor) createsIn(tx *store.Tx, org *record.Organization, project string
 		return true, nil
 	}
 	for _, t := range a.teams {
-		access, err := accesses.Find(tx, "pair", t.ID, project)
+		access, err := tables.Accesses.Find(tx, "pair", t.ID, project)
 		if errors.Is(err, store.ErrNotFound) {
 			continue
 		}
@@ -238,9 +239,9 @@ func (s *Workspaces) Change(a *Actor, id string, o WorkspaceSettings) (v *Worksp
 				return err
 			}
 		}
-		if err := workspaces.Put(tx, w); err != nil {
+		if err := tables.Workspaces.Put(tx, w); err != nil {
 			if errors.Is(err, store.ErrTaken) {
-				return invalid("Name has already been taken")
+				return tables.Invalid("Name has already been taken")
 			}
 			return err
 		}
@@ -258,8 +259,8 @@ func noneInProgress(tx *store.Tx, w *record.Workspace) error {
 	if w.Lock.Kind == "run" {
 		at = w.Lock.ID
 	}
-	for _, id := range runs.List(tx, "active", w.ID) {
-		r, err := runs.Get(tx, id)
+	for _, id := range tables.Runs.List(tx, "active", w.ID) {
+		r, err := tables.Runs.Get(tx, id)
 		if err != nil {
 			return err
 		}
@@ -268,7 +269,7 @@ func noneInProgress(tx *store.Tx, w *record.Workspace) error {
 		}
 	}
 	if at != "" {
-		return conflict("the run %s is in progress: change the locking of the state when it has ended", at)
+		return tables.Conflict("the run %s is in progress: change the locking of the state when it has ended", at)
 	}
 	return nil
 }
@@ -284,7 +285,7 @@ func (s *Workspaces) SetTags(a *Actor, id string, add []record.Tag, remove []str
 			return err
 		}
 		w.Tags = slices.DeleteFunc(w.Tags, func(t record.Tag) bool { return slices.Contains(remove, t.Key) })
-		return workspaces.Put(tx, w)
+		return tables.Workspaces.Put(tx, w)
 	})
 }
 
@@ -297,7 +298,7 @@ func (s *Workspaces) Tag(a *Actor, tag string, ids []string) error {
 				err = addTags(w, []record.Tag{{Key: tag}})
 			}
 			if err == nil {
-				err = workspaces.Put(tx, w)
+				err = tables.Workspaces.Put(tx, w)
 			}
 			if err != nil {
 				return err
@@ -315,11 +316,11 @@ func (s *Workspaces) DeleteTags(a *Actor, organization string, tags []string) er
 			return err
 		}
 		if !a.manages(o, manageWorkspaces) {
-			return forbidden("you are not allowed to change all workspaces of %s", o.Name)
+			return tables.Forbidden("you are not allowed to change all workspaces of %s", o.Name)
 		}
 		gone := func(t record.Tag) bool { return t.Value == "" && slices.Contains(tags, t.Key) }
-		for _, id := range workspaces.List(tx, "organization", strings.ToLower(o.Name)) {
-			w, err := workspaces.Get(tx, id)
+		for _, id := range tables.Workspaces.List(tx, "organization", strings.ToLower(o.Name)) {
+			w, err := tables.Workspaces.Get(tx, id)
 			if err != nil {
 				return err
 			}
@@ -327,7 +328,7 @@ func (s *Workspaces) DeleteTags(a *Actor, organization string, tags []string) er
 				continue
 			}
 			w.Tags = slices.DeleteFunc(w.Tags, gone)
-			if err := workspaces.Put(tx, w); err != nil {
+			if err := tables.Workspaces.Put(tx, w); err != nil {
 				return err
 			}
 		}
@@ -344,19 +345,19 @@ func (s *Workspaces) Delete(a *Actor, id string, safe bool) error {
 			return err
 		}
 		if safe && w.Lock.Held() {
-			return conflict("The workspace is locked: %s", lockedBy(tx, w))
+			return tables.Conflict("The workspace is locked: %s", tables.LockedBy(tx, w))
 		}
-		for _, id := range runs.List(tx, "workspace", w.ID) {
-			r, err := runs.Get(tx, id)
+		for _, id := range tables.Runs.List(tx, "workspace", w.ID) {
+			r, err := tables.Runs.Get(tx, id)
 			if err != nil {
 				return err
 			}
 			if r.Status.Computes() {
-				return conflict("The workspace is locked by Run %s, which is %s: cancel it first", r.ID, r.Status)
+				return tables.Conflict("The workspace is locked by Run %s, which is %s: cancel it first", r.ID, r.Status)
 			}
 		}
 		if w.CurrentState != "" {
-			v, err := stateVersions.Get(tx, w.CurrentState)
+			v, err := tables.StateVersions.Get(tx, w.CurrentState)
 			if err != nil {
 				return err
 			}
@@ -367,10 +368,10 @@ func (s *Workspaces) Delete(a *Actor, id string, safe bool) error {
 			manages := v.Resources > 0 || v.Encrypted
 			switch {
 			case manages && safe:
-				return conflict("The workspace still manages %d resources: destroy them, or delete the workspace "+
+				return tables.Conflict("The workspace still manages %d resources: destroy them, or delete the workspace "+
 					"with force", v.Resources)
 			case manages && o.NoForceDelete && !a.owns(o):
-				return forbidden("only owners of %s may delete a workspace that still manages resources", o.Name)
+				return tables.Forbidden("only owners of %s may delete a workspace that still manages resources", o.Name)
 			}
 		}
 		return s.drop(tx, w)
@@ -380,8 +381,8 @@ func (s *Workspaces) Delete(a *Actor, id string, safe bool) error {
 // drop removes a workspace and its records, and removes its files after the commit.
 func (s *Workspaces) drop(tx *store.Tx, w *record.Workspace) error {
 	var files []string
-	for _, id := range runs.List(tx, "workspace", w.ID) {
-		r, err := runs.Get(tx, id)
+	for _, id := range tables.Runs.List(tx, "workspace", w.ID) {
+		r, err := tables.Runs.Get(tx, id)
 		if err != nil {
 			return err
 		}
@@ -390,30 +391,30 @@ func (s *Workspaces) drop(tx *store.Tx, w *record.Workspace) error {
 			return err
 		}
 	}
-	for _, id := range configurations.List(tx, "workspace", w.ID) {
+	for _, id := range tables.Configurations.List(tx, "workspace", w.ID) {
 		files = append(files, configurationFile(id))
-		if err := configurations.Delete(tx, id); err != nil {
+		if err := tables.Configurations.Delete(tx, id); err != nil {
 			return err
 		}
 	}
-	for _, id := range stateVersions.List(tx, "workspace", w.ID) {
+	for _, id := range tables.StateVersions.List(tx, "workspace", w.ID) {
 		files = append(files, stateFiles(id)...)
-		if err := stateVersions.Delete(tx, id); err != nil {
+		if err := tables.StateVersions.Delete(tx, id); err != nil {
 			return err
 		}
 	}
-	for _, id := range variables.List(tx, "parent", w.ID) {
-		if err := variables.Delete(tx, id); err != nil {
+	for _, id := range tables.Variables.List(tx, "parent", w.ID) {
+		if err := tables.Variables.Delete(tx, id); err != nil {
 			return err
 		}
 	}
-	for _, id := range accesses.List(tx, "on", w.ID) {
-		if err := accesses.Delete(tx, id); err != nil {
+	for _, id := range tables.Accesses.List(tx, "on", w.ID) {
+		if err := tables.Accesses.Delete(tx, id); err != nil {
 			return err
 		}
 	}
-	for _, id := range notifications.List(tx, "workspace", w.ID) {
-		if err := notifications.Delete(tx, id); err != nil {
+	for _, id := range tables.Notifications.List(tx, "workspace", w.ID) {
+		if err := tables.Notifications.Delete(tx, id); err != nil {
 			return err
 		}
 	}
@@ -423,14 +424,14 @@ func (s *Workspaces) drop(tx *store.Tx, w *record.Workspace) error {
 	if err := s.drift.drop(tx, w.ID); err != nil {
 		return err
 	}
-	sets, err := variableSets.Select(tx, "organization", strings.ToLower(w.Organization))
+	sets, err := tables.VariableSets.Select(tx, "organization", strings.ToLower(w.Organization))
 	if err != nil {
 		return err
 	}
 	for _, set := range sets {
 		if slices.Contains(set.Workspaces, w.ID) {
 			set.Workspaces = assign(set.Workspaces, w.ID, true)
-			if err := variableSets.Put(tx, set); err != nil {
+			if err := tables.VariableSets.Put(tx, set); err != nil {
 				return err
 			}
 		}
@@ -443,7 +444,7 @@ func (s *Workspaces) drop(tx *store.Tx, w *record.Workspace) error {
 		}
 		s.queue.forget(w.ID)
 	})
-	return workspaces.Delete(tx, w.ID)
+	return tables.Workspaces.Delete(tx, w.ID)
 }
 
 // EffectiveTags returns the tags of a workspace and of its project; those of the workspace take precedence.
@@ -453,14 +454,14 @@ func (s *Workspaces) EffectiveTags(a *Actor, id string) (out []record.Tag, err e
 		if err != nil {
 			return err
 		}
-		p, err := projects.Get(tx, w.Project)
+		p, err := tables.Projects.Get(tx, w.Project)
 		if err != nil {
 			return err
 		}
 		out, err = tidy(append(slices.Clone(p.Tags), w.Tags...))
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // Consumers returns the workspaces whose runs may read the state of a workspace.
@@ -472,7 +473,7 @@ func (s *Workspaces) Consumers(a *Actor, id string) (out []*WorkspaceView, err e
 		}
 		for _, id := range w.Consumers {
 			other, p, err := a.workspace(tx, id)
-			if errors.Is(err, ErrNotFound) {
+			if errors.Is(err, tables.ErrNotFound) {
 				continue // it was deleted, or the actor may not know of it
 			}
 			if err != nil {
@@ -482,7 +483,7 @@ func (s *Workspaces) Consumers(a *Actor, id string) (out []*WorkspaceView, err e
 		}
 		return nil
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // ChangeConsumers changes which workspaces may read the state of a workspace.
@@ -496,9 +497,9 @@ func (s *Workspaces) ChangeConsumers(a *Actor, id string, change func([]string) 
 		for _, id := range w.Consumers {
 			other, _, err := a.workspace(tx, id)
 			if err != nil || other.Organization != w.Organization {
-				return notFound("there is no workspace %q, or you have no access to it", id)
+				return tables.NotFound("there is no workspace %q, or you have no access to it", id)
 			}
 		}
-		return workspaces.Put(tx, w)
+		return tables.Workspaces.Put(tx, w)
 	})
 }

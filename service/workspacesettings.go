@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-version"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // WorkspaceSettings are the settings of a workspace that can be changed. Nil fields are not changed.
@@ -84,21 +85,21 @@ func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 	}
 	switch {
 	case !validVersion(w.TerraformVersion):
-		return invalid("Terraform version must be latest, a version, or a constraint of versions")
+		return tables.Invalid("Terraform version must be latest, a version, or a constraint of versions")
 	case !record.ValidName(w.Name):
-		return invalid("Name can only include letters, numbers, -, and _, and must begin with a letter or a number")
+		return tables.Invalid("Name can only include letters, numbers, -, and _, and must begin with a letter or a number")
 	case !validMode(w.ExecutionMode):
-		return invalid("Execution mode must be remote, local or agent")
+		return tables.Invalid("Execution mode must be remote, local or agent")
 	case !validDirectory(w.WorkingDirectory):
-		return invalid("Working directory must be a relative path within the configuration")
+		return tables.Invalid("Working directory must be a relative path within the configuration")
 	case w.ApprovalExpiry < 0:
-		return invalid("The time for approvals must not be negative")
+		return tables.Invalid("The time for approvals must not be negative")
 	case w.Refresh != "" && w.Refresh != record.RefreshAll && w.Refresh != record.RefreshChanged:
-		return invalid("Refresh must be all, changed, or empty for what the configuration says")
+		return tables.Invalid("Refresh must be all, changed, or empty for what the configuration says")
 	case w.DriftPeriod != 0 && (w.DriftPeriod < record.MinDriftPeriod || w.DriftPeriod > record.MaxDriftPeriod):
-		return invalid("Drift period must be between 1 minute and 90 days, or 0 for not watching")
+		return tables.Invalid("Drift period must be between 1 minute and 90 days, or 0 for not watching")
 	case w.Retention != nil && (w.Retention.Runs < 0 || w.Retention.States < 0 || w.Retention.For < 0):
-		return invalid("Numbers and times of the retention must not be negative")
+		return tables.Invalid("Numbers and times of the retention must not be negative")
 	}
 	if o.Pairs != nil {
 		w.Tags = slices.DeleteFunc(slices.Clone(w.Tags), func(t record.Tag) bool { return t.Value != "" })
@@ -116,7 +117,7 @@ func ParsePeriod(text string) (time.Duration, error) {
 	}
 	period, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, invalid("Drift period must be a time with its unit, as in 10m or 24h, or 0 for not watching")
+		return 0, tables.Invalid("Drift period must be a time with its unit, as in 10m or 24h, or 0 for not watching")
 	}
 	return period, nil
 }
@@ -154,7 +155,7 @@ func tidy(tags []record.Tag) (out []record.Tag, err error) {
 	for _, t := range tags {
 		t.Key = strings.ToLower(t.Key)
 		if !record.ValidTag(t.Key) {
-			return nil, invalid("The tag %q must be lower case letters, digits, :, - and _", t.Key)
+			return nil, tables.Invalid("The tag %q must be lower case letters, digits, :, - and _", t.Key)
 		}
 		out = slices.DeleteFunc(out, func(o record.Tag) bool { return o.Key == t.Key })
 		out = append(out, t)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Prefix is the prefix of all paths.
@@ -167,9 +168,9 @@ var statuses = []struct {
 	is     error
 	status int
 }{
-	{service.ErrUnauthorized, http.StatusUnauthorized}, {service.ErrNotFound, http.StatusNotFound},
-	{service.ErrForbidden, http.StatusForbidden}, {service.ErrConflict, http.StatusConflict},
-	{service.ErrInvalid, http.StatusUnprocessableEntity}, {os.ErrDeadlineExceeded, http.StatusRequestTimeout},
+	{tables.ErrUnauthorized, http.StatusUnauthorized}, {tables.ErrNotFound, http.StatusNotFound},
+	{tables.ErrForbidden, http.StatusForbidden}, {tables.ErrConflict, http.StatusConflict},
+	{tables.ErrInvalid, http.StatusUnprocessableEntity}, {os.ErrDeadlineExceeded, http.StatusRequestTimeout},
 }
 
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
@@ -238,7 +239,7 @@ func decode(r *http.Request, to any) error {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
 	if err := d.Decode(to); err != nil {
-		return errors.Join(service.ErrInvalid, err)
+		return errors.Join(tables.ErrInvalid, err)
 	}
 	return nil
 }
@@ -351,7 +352,7 @@ func (s *server) resolve(r *http.Request, a *service.Actor) (any, error) {
 	var all []service.Resolution
 	for _, o := range asked.Outcomes {
 		if (o.Created == "") == !o.NotCreated {
-			return nil, errors.Join(service.ErrInvalid, errors.New(`state the outcome: "created", with the ID of the `+
+			return nil, errors.Join(tables.ErrInvalid, errors.New(`state the outcome: "created", with the ID of the `+
 				`object, or "not-created": true`))
 		}
 		all = append(all, service.Resolution{Address: o.Address, ID: o.Created})

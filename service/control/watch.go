@@ -13,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/events"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Intervals of a watch.
@@ -59,7 +60,7 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request, token string, a *
 		phase: r.URL.Query().Get("phase")}
 	if text := r.URL.Query().Get("cursor"); text != "" {
 		if x.cursor, err = strconv.ParseUint(text, 10, 64); err != nil {
-			return fmt.Errorf("%w: the cursor %q is not a number", service.ErrInvalid, text)
+			return fmt.Errorf("%w: the cursor %q is not a number", tables.ErrInvalid, text)
 		}
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
@@ -168,7 +169,7 @@ func (x *watcher) ended(a *service.Actor, v *service.RunView, phase, id string) 
 		return true // it was sent as ended
 	}
 	write, _, err := x.svc.Timelines.Read(a, id, timeline.Shape)
-	if errors.Is(err, service.ErrNotFound) {
+	if errors.Is(err, tables.ErrNotFound) {
 		return true
 	}
 	m := new(timeline.Model)
@@ -206,7 +207,7 @@ func (s *server) timeline(r *http.Request, a *service.Actor) (any, error) {
 	case "story":
 		piece = timeline.Story
 	default:
-		return nil, fmt.Errorf("%w: the pieces of a timeline are \"shape\" and \"story\"", service.ErrInvalid)
+		return nil, fmt.Errorf("%w: the pieces of a timeline are \"shape\" and \"story\"", tables.ErrInvalid)
 	}
 	id := v.Plan.ID
 	if !v.Apply.Started.IsZero() {

@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Prefix is the prefix of the addresses: PREFIX/organization/workspace.
@@ -88,7 +89,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, do func(*server, 
 	c := &call{w: w, r: r}
 	if c.actor, err = s.tokens.Authenticate(token, from); err == nil {
 		c.workspace, err = s.workspaces.Named(c.actor, r.PathValue("org"), r.PathValue("name"))
-		if errors.Is(err, service.ErrNotFound) {
+		if errors.Is(err, tables.ErrNotFound) {
 			// Clients interpret 404 as an empty state, and would create all objects again.
 			err = &refused{http.StatusForbidden, err.Error()}
 		}
@@ -112,7 +113,7 @@ func (e *refused) Error() string { return e.text }
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusInternalServerError
 	var (
-		locked *service.Locked
+		locked *tables.Locked
 		no     *refused
 	)
 	switch {
@@ -124,18 +125,18 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	case errors.As(err, &no):
 		status = no.status
-	case errors.Is(err, service.ErrUnauthorized):
+	case errors.Is(err, tables.ErrUnauthorized):
 		status = http.StatusUnauthorized
 		w.Header().Set("WWW-Authenticate", `Basic realm="state"`)
-	case errors.Is(err, service.ErrForbidden):
+	case errors.Is(err, tables.ErrForbidden):
 		status = http.StatusForbidden
-	case errors.Is(err, service.ErrNotFound):
+	case errors.Is(err, tables.ErrNotFound):
 		status = http.StatusNotFound
-	case errors.Is(err, service.ErrConflict):
+	case errors.Is(err, tables.ErrConflict):
 		status = http.StatusConflict
-	case errors.Is(err, service.ErrInvalid):
+	case errors.Is(err, tables.ErrInvalid):
 		status = http.StatusBadRequest
-	case errors.Is(err, service.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
+	case errors.Is(err, tables.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
 		status = http.StatusRequestEntityTooLarge
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		status, err = http.StatusRequestTimeout, errSlow

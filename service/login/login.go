@@ -28,6 +28,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Client is the only permitted client: the command line.
@@ -173,7 +174,7 @@ func (s *server) authorize(w http.ResponseWriter, r *http.Request) {
 	}
 	user, err := s.o.Logins.LogIn(r.PostForm.Get("username"), r.PostForm.Get("password"), from)
 	if err != nil {
-		if !errors.Is(err, service.ErrUnauthorized) {
+		if !errors.Is(err, tables.ErrUnauthorized) {
 			s.o.Logger.Error("a login has failed", "error", err)
 		}
 		a.Problem = "Wrong user name or password."

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Provider is the OpenID Connect provider of an organization.
@@ -186,7 +187,7 @@ func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, &http.Cookie{Name: visitCookie, Path: "/", Secure: true, HttpOnly: true, MaxAge: -1})
 	user, err := s.identify(r.Context(), v, q, address(r))
 	switch {
-	case errors.Is(err, service.ErrForbidden), errors.Is(err, service.ErrInvalid):
+	case errors.Is(err, tables.ErrForbidden), errors.Is(err, tables.ErrInvalid):
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	case err != nil:

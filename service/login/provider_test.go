@@ -22,6 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/service/login"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // identities is a provider of OpenID Connect that describes people as the test says.
@@ -346,7 +347,7 @@ func TestNobodyBecomesAUserWhoWasHere(t *testing.T) {
 			t.Errorf("with an address that is verified (%t): %d", sure, reply.StatusCode)
 		}
 	}
-	if _, err := h.harness.Logins.SignIn(service.Person{Issuer: "x"}, "acme", ""); !errors.Is(err, service.ErrInvalid) {
+	if _, err := h.harness.Logins.SignIn(service.Person{Issuer: "x"}, "acme", ""); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("somebody without an identity: %v", err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/service/notify"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // post is a mail server that stores the accepted mails. It has one user, "millipede".
@@ -260,16 +261,16 @@ func TestNoMailIsPromisedThatCannotBeSent(t *testing.T) {
 		t.Errorf("creating a disabled configuration: %v", err)
 	}
 	n.Enabled = true
-	if _, err := h.Notifications.Create(h.Admin, n); !errors.Is(err, service.ErrInvalid) ||
+	if _, err := h.Notifications.Create(h.Admin, n); !errors.Is(err, tables.ErrInvalid) ||
 		!strings.Contains(err.Error(), "serve -smtp") {
 		t.Errorf("without a mail server: %v", err)
 	}
 	n.Enabled, n.Emails = false, []string{"a@example.org\r\nRCPT TO:<b@example.org>"}
-	if _, err := h.Notifications.Create(h.Admin, n); !errors.Is(err, service.ErrInvalid) {
+	if _, err := h.Notifications.Create(h.Admin, n); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("an address that contains a command: %v", err)
 	}
 	n.Emails, n.Users = nil, []string{"user-nobody"}
-	if _, err := h.Notifications.Create(h.Admin, n); !errors.Is(err, service.ErrInvalid) {
+	if _, err := h.Notifications.Create(h.Admin, n); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("an unknown user: %v", err)
 	}
 }

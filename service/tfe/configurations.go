@@ -5,8 +5,8 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 func (c *call) configurationResource(v *record.Configuration) resource {
@@ -99,7 +99,7 @@ func (c *call) download(configuration string) error {
 // archiveConfiguration removes the files of a version. Programs recognize a refusal by its title.
 func (c *call) archiveConfiguration() error {
 	err := c.svc.Configurations.Archive(c.actor, c.arg("cv"))
-	if errors.Is(err, service.ErrConflict) {
+	if errors.Is(err, tables.ErrConflict) {
 		return &failure{http.StatusConflict, "transition not allowed", err.Error()}
 	}
 	if err != nil {

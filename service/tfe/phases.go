@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 func (c *call) phaseAttributes(p *record.Phase) map[string]any {
@@ -95,7 +96,7 @@ func (s *server) log(w http.ResponseWriter, r *http.Request) {
 	limit := int(min(number("limit", maxLog), maxLog))
 	data, err := s.svc.Logs.Read(ctx, r.PathValue("address"), number("offset", 0), limit)
 	if err != nil {
-		if errors.Is(err, service.ErrNotFound) || r.Context().Err() == nil {
+		if errors.Is(err, tables.ErrNotFound) || r.Context().Err() == nil {
 			s.fail(w, r, err)
 		}
 		return

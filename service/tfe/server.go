@@ -20,6 +20,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // The implemented version of the API. Clients read it once, from ping: they refuse to work below 2.5, and show
@@ -152,17 +153,17 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	f := &failure{http.StatusInternalServerError, "internal error", "internal error; see the log of the service"}
 	switch {
 	case errors.As(err, &f):
-	case errors.Is(err, service.ErrUnauthorized):
+	case errors.Is(err, tables.ErrUnauthorized):
 		f = &failure{http.StatusUnauthorized, "unauthorized", err.Error()}
-	case errors.Is(err, service.ErrNotFound):
+	case errors.Is(err, tables.ErrNotFound):
 		f = &failure{http.StatusNotFound, "not found", err.Error()}
-	case errors.Is(err, service.ErrForbidden):
+	case errors.Is(err, tables.ErrForbidden):
 		f = &failure{http.StatusForbidden, "forbidden", err.Error()}
-	case errors.Is(err, service.ErrConflict):
+	case errors.Is(err, tables.ErrConflict):
 		f = &failure{http.StatusConflict, "conflict", err.Error()}
-	case errors.Is(err, service.ErrInvalid):
+	case errors.Is(err, tables.ErrInvalid):
 		f = &failure{http.StatusUnprocessableEntity, "invalid attribute", err.Error()}
-	case errors.Is(err, service.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
+	case errors.Is(err, tables.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
 		f = &failure{http.StatusRequestEntityTooLarge, "too large", err.Error()}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		f = &failure{http.StatusRequestTimeout, "request timeout", "the request did not arrive in time"}

@@ -16,6 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/events"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Intervals of streams.
@@ -179,7 +180,7 @@ func (c *call) timeline() error {
 		piece = timeline.Outline
 	}
 	write, live, err := c.svc.Timelines.Read(c.actor, phase, piece)
-	if errors.Is(err, service.ErrNotFound) { // there is none yet, or the phase has ended without one
+	if errors.Is(err, tables.ErrNotFound) { // there is none yet, or the phase has ended without one
 		c.w.Header().Set("X-Live", strconv.FormatBool(v.Status.Computes()))
 		c.w.WriteHeader(http.StatusNoContent)
 		return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/outline"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Sizes of lists of objects: above the first one, modules are shown before objects.
@@ -258,7 +259,7 @@ func (c *call) showChange(find func(*outline.Plan) int) error {
 		return err
 	}
 	o, err := c.svc.Plans.Outline(c.actor, v.ID)
-	if errors.Is(err, service.ErrNotFound) && c.arg("index") == "" {
+	if errors.Is(err, tables.ErrNotFound) && c.arg("index") == "" {
 		c.w.WriteHeader(http.StatusNoContent) // there is no plan yet
 		return nil
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // The cookies. Because of the prefix, browsers accept them only from this host, over TLS.
@@ -145,7 +146,7 @@ func (c *call) login() error {
 		return c.showLogin(http.StatusTooManyRequests, p)
 	}
 	user, err := c.svc.Logins.LogIn(p.Name, f.Get("password"), c.from)
-	if errors.Is(err, service.ErrUnauthorized) {
+	if errors.Is(err, tables.ErrUnauthorized) {
 		p.Problem = "Wrong user name or password."
 		return c.showLogin(http.StatusUnauthorized, p)
 	}
@@ -179,7 +180,7 @@ func BeginSession(logins *service.Logins, w http.ResponseWriter, r *http.Request
 
 // logout ends the session, and revokes its token.
 func (c *call) logout() error {
-	if err := c.svc.Tokens.Delete(c.actor, c.actor.Token.ID); err != nil && !errors.Is(err, service.ErrNotFound) {
+	if err := c.svc.Tokens.Delete(c.actor, c.actor.Token.ID); err != nil && !errors.Is(err, tables.ErrNotFound) {
 		return err
 	}
 	c.setCookie(sessionCookie, "")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // The stream of an organization's changes had the address /app/ORGANIZATION/events: the page of a workspace called
@@ -37,7 +38,7 @@ func TestAWorkspaceMayHaveAnyName(t *testing.T) {
 func TestAnOrganizationIsReachableByItsName(t *testing.T) {
 	b := newBrowser(t)
 	for _, name := range []string{"login", "Logout", "settings"} {
-		if _, err := b.Organizations.Create(b.Admin, name, ""); !errors.Is(err, service.ErrInvalid) {
+		if _, err := b.Organizations.Create(b.Admin, name, ""); !errors.Is(err, tables.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -26,6 +26,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/picture"
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Options configure the web interface.
@@ -210,7 +211,7 @@ func (c *call) answer() error {
 		switch {
 		case err == nil && actor.User != nil:
 			c.actor = actor
-		case err != nil && !errors.Is(err, service.ErrUnauthorized):
+		case err != nil && !errors.Is(err, tables.ErrUnauthorized):
 			return err
 		}
 	}
@@ -287,17 +288,17 @@ func (c *call) fail(err error) {
 func failureOf(err error) (f *failure) {
 	switch {
 	case errors.As(err, &f):
-	case errors.Is(err, service.ErrUnauthorized):
+	case errors.Is(err, tables.ErrUnauthorized):
 		f = &failure{http.StatusUnauthorized, sentence(err)}
-	case errors.Is(err, service.ErrNotFound):
+	case errors.Is(err, tables.ErrNotFound):
 		f = &failure{http.StatusNotFound, sentence(err)}
-	case errors.Is(err, service.ErrForbidden):
+	case errors.Is(err, tables.ErrForbidden):
 		f = &failure{http.StatusForbidden, sentence(err)}
-	case errors.Is(err, service.ErrConflict):
+	case errors.Is(err, tables.ErrConflict):
 		f = &failure{http.StatusConflict, sentence(err)}
-	case errors.Is(err, service.ErrInvalid):
+	case errors.Is(err, tables.ErrInvalid):
 		f = &failure{http.StatusUnprocessableEntity, sentence(err)}
-	case errors.Is(err, service.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
+	case errors.Is(err, tables.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
 		f = &failure{http.StatusRequestEntityTooLarge, sentence(err)}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		f = &failure{http.StatusRequestTimeout, "The request did not arrive in time."}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // script must never be executed, wherever it comes from.
@@ -116,7 +117,7 @@ func (s *Site) named(w *service.WorkspaceView) {
 	var team *record.Team
 	if err == nil {
 		if _, err := s.Teams.Create(s.Admin, record.Team{Organization: "acme", Name: script}); !errors.Is(err,
-			service.ErrInvalid) {
+			tables.ErrInvalid) {
 			s.t.Fatalf("a team has a script as its name: %v", err)
 		}
 		team, err = s.Teams.Create(s.Admin, record.Team{Organization: "acme", Name: "devs"})

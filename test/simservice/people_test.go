@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // retryWithin is how long a client may repeat the request for a run without requesting a second run.
@@ -179,7 +179,7 @@ func (w *world) forceCancel(p *process, r *record.Run) {
 
 // grant records a request, unless it was refused.
 func (w *world) grant(err error, asked *bool) error {
-	if errors.Is(err, service.ErrConflict) || errors.Is(err, service.ErrNotFound) {
+	if errors.Is(err, tables.ErrConflict) || errors.Is(err, tables.ErrNotFound) {
 		return err
 	}
 	w.mu.Lock()
@@ -205,7 +205,7 @@ func (w *world) ask(p *process, what, about string, request func() error) {
 			w.note("%s %s: yes", what, about)
 		case errors.Is(err, errDead), errors.Is(err, errDisk), w.isDead(p):
 			w.note("%s %s: no answer", what, about)
-		case errors.Is(err, service.ErrConflict), errors.Is(err, service.ErrNotFound):
+		case errors.Is(err, tables.ErrConflict), errors.Is(err, tables.ErrNotFound):
 			w.note("%s %s: no", what, about)
 		default:
 			w.violate("answer", "%s %s is answered with %v", what, about, err)

@@ -1,4 +1,8 @@
-package service
+// Package tables has the tables in which the service keeps its records, with their indexes.
+//
+// It makes the IDs and secrets of records, and has the errors with which everything that reads and changes records
+// answers. It does not say who may do so: package rights does.
+package tables
 
 import (
 	"fmt"
@@ -8,21 +12,21 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// everywhere is the index key of the unfinished runs of all workspaces; the key of one workspace's runs is its
+// Everywhere is the index key of the unfinished runs of all workspaces; the key of one workspace's runs is its
 // ID.
-const everywhere = "*"
+const Everywhere = "*"
 
 // one makes an index with a single key per record.
 func one[T any](key func(*T) string) func(*T) []string {
 	return func(v *T) []string { return []string{key(v)} }
 }
 
-// The tables, with their indexes.
+// The tables. The fields of each say how its records are found.
 var (
-	organizations = store.Table[record.Organization]{
+	Organizations = store.Table[record.Organization]{
 		Name: "organization", ID: func(o *record.Organization) string { return strings.ToLower(o.Name) },
 	}
-	projects = store.Table[record.Project]{
+	Projects = store.Table[record.Project]{
 		Name: "project", ID: func(p *record.Project) string { return p.ID },
 		Unique: map[string]func(*record.Project) string{
 			"name": func(p *record.Project) string { return store.Join(strings.ToLower(p.Organization), p.Name) },
@@ -34,7 +38,7 @@ var (
 			}),
 		},
 	}
-	workspaces = store.Table[record.Workspace]{
+	Workspaces = store.Table[record.Workspace]{
 		Name: "workspace", ID: func(w *record.Workspace) string { return w.ID },
 		Unique: map[string]func(*record.Workspace) string{
 			"name": func(w *record.Workspace) string { return store.Join(strings.ToLower(w.Organization), w.Name) },
@@ -47,7 +51,7 @@ var (
 			"project": one(func(w *record.Workspace) string { return store.Join(w.Project, w.Name) }),
 		},
 	}
-	variables = store.Table[record.Variable]{
+	Variables = store.Table[record.Variable]{
 		Name: "variable", ID: func(v *record.Variable) string { return v.ID },
 		Unique: map[string]func(*record.Variable) string{
 			"key": func(v *record.Variable) string { return store.Join(v.Parent, v.Category, v.Key) },
@@ -56,7 +60,7 @@ var (
 			"parent": one(func(v *record.Variable) string { return store.Join(v.Parent, v.Key) }),
 		},
 	}
-	variableSets = store.Table[record.VariableSet]{
+	VariableSets = store.Table[record.VariableSet]{
 		Name: "variable set", ID: func(s *record.VariableSet) string { return s.ID },
 		Unique: map[string]func(*record.VariableSet) string{
 			"name": func(s *record.VariableSet) string { return store.Join(strings.ToLower(s.Organization), s.Name) },
@@ -68,7 +72,7 @@ var (
 			}),
 		},
 	}
-	configurations = store.Table[record.Configuration]{
+	Configurations = store.Table[record.Configuration]{
 		Name: "configuration version", ID: func(c *record.Configuration) string { return c.ID },
 		Unique: map[string]func(*record.Configuration) string{
 			"secret": func(c *record.Configuration) string { return Hash(c.Secret) }, // index keys are not encrypted
@@ -79,7 +83,7 @@ var (
 			}),
 		},
 	}
-	stateVersions = store.Table[record.StateVersion]{
+	StateVersions = store.Table[record.StateVersion]{
 		Name: "state version", ID: func(v *record.StateVersion) string { return v.ID },
 		Unique: map[string]func(*record.StateVersion) string{
 			"secret": func(v *record.StateVersion) string { return Hash(v.Secret) }, // as above
@@ -97,7 +101,7 @@ var (
 			},
 		},
 	}
-	runs = store.Table[record.Run]{
+	Runs = store.Table[record.Run]{
 		Name: "run", ID: func(r *record.Run) string { return r.ID },
 		Unique: map[string]func(*record.Run) string{
 			"plan":  func(r *record.Run) string { return r.Plan.ID },
@@ -113,11 +117,11 @@ var (
 					return nil
 				}
 				number := fmt.Sprintf("%020d", r.Number)
-				return []string{store.Join(everywhere, number), store.Join(r.Workspace, number)}
+				return []string{store.Join(Everywhere, number), store.Join(r.Workspace, number)}
 			},
 		},
 	}
-	runNotes = store.Table[record.RunNote]{
+	RunNotes = store.Table[record.RunNote]{
 		Name: "run event", ID: func(n *record.RunNote) string { return n.ID },
 		Lists: map[string]func(*record.RunNote) []string{
 			"run": one(func(n *record.RunNote) string {
@@ -125,7 +129,7 @@ var (
 			}),
 		},
 	}
-	comments = store.Table[record.Comment]{
+	Comments = store.Table[record.Comment]{
 		Name: "comment", ID: func(c *record.Comment) string { return c.ID },
 		Lists: map[string]func(*record.Comment) []string{
 			"run": one(func(c *record.Comment) string {
@@ -133,19 +137,19 @@ var (
 			}),
 		},
 	}
-	watchings = store.Table[record.Watch]{
+	Watches = store.Table[record.Watch]{
 		Name: "watch", ID: func(w *record.Watch) string { return w.Workspace },
 	}
-	halts = store.Table[record.Halt]{
+	Halts = store.Table[record.Halt]{
 		Name: "halt", ID: func(h *record.Halt) string { return h.On },
 	}
-	notifications = store.Table[record.Notification]{
+	Notifications = store.Table[record.Notification]{
 		Name: "notification configuration", ID: func(n *record.Notification) string { return n.ID },
 		Lists: map[string]func(*record.Notification) []string{
 			"workspace": one(func(n *record.Notification) string { return store.Join(n.Workspace, n.Name) }),
 		},
 	}
-	runTriggers = store.Table[record.RunTrigger]{
+	RunTriggers = store.Table[record.RunTrigger]{
 		Name: "run trigger", ID: func(t *record.RunTrigger) string { return t.ID },
 		Unique: map[string]func(*record.RunTrigger) string{
 			"pair": func(t *record.RunTrigger) string { return store.Join(t.Workspace, t.Source) },
@@ -155,7 +159,7 @@ var (
 			"source":    one(func(t *record.RunTrigger) string { return store.Join(t.Source, t.ID) }),
 		},
 	}
-	deliveries = store.Table[record.Delivery]{
+	Deliveries = store.Table[record.Delivery]{
 		Name: "delivery", ID: func(d *record.Delivery) string { return d.ID },
 		Lists: map[string]func(*record.Delivery) []string{
 			"configuration": one(func(d *record.Delivery) string {
@@ -163,7 +167,7 @@ var (
 			}),
 		},
 	}
-	users = store.Table[record.User]{
+	Users = store.Table[record.User]{
 		Name: "user", ID: func(u *record.User) string { return u.ID },
 		Unique: map[string]func(*record.User) string{"name": func(u *record.User) string { return u.Name }},
 		Lists: map[string]func(*record.User) []string{
@@ -175,7 +179,7 @@ var (
 			},
 		},
 	}
-	teams = store.Table[record.Team]{
+	Teams = store.Table[record.Team]{
 		Name: "team", ID: func(t *record.Team) string { return t.ID },
 		Unique: map[string]func(*record.Team) string{
 			"name": func(t *record.Team) string { return store.Join(strings.ToLower(t.Organization), t.Name) },
@@ -188,7 +192,7 @@ var (
 			"user": func(t *record.Team) []string { return t.Users },
 		},
 	}
-	accesses = store.Table[record.Access]{
+	Accesses = store.Table[record.Access]{
 		Name: "access", ID: func(a *record.Access) string { return a.ID },
 		Unique: map[string]func(*record.Access) string{
 			"pair": func(a *record.Access) string { return store.Join(a.Team, a.On) },
@@ -198,11 +202,11 @@ var (
 			"on":   one(func(a *record.Access) string { return a.On }),
 		},
 	}
-	memberships = store.Table[record.Membership]{
+	Memberships = store.Table[record.Membership]{
 		Name: "membership", ID: func(m *record.Membership) string { return m.ID },
 		Unique: map[string]func(*record.Membership) string{
 			"person": func(m *record.Membership) string {
-				return store.Join(strings.ToLower(m.Organization), person(m))
+				return store.Join(strings.ToLower(m.Organization), PersonKey(m))
 			},
 		},
 		Lists: map[string]func(*record.Membership) []string{
@@ -211,10 +215,10 @@ var (
 			"email":        one(func(m *record.Membership) string { return Hash(strings.ToLower(m.Email)) }),
 		},
 	}
-	signingKeys = store.Table[record.SigningKey]{
+	SigningKeys = store.Table[record.SigningKey]{
 		Name: "signing key", ID: func(k *record.SigningKey) string { return k.ID },
 	}
-	tokens = store.Table[record.Token]{
+	Tokens = store.Table[record.Token]{
 		Name: "token", ID: func(t *record.Token) string { return t.ID },
 		Unique: map[string]func(*record.Token) string{"hash": func(t *record.Token) string { return t.Hash }},
 		Lists: map[string]func(*record.Token) []string{
@@ -223,10 +227,22 @@ var (
 	}
 )
 
-// person returns the index key of a membership's person: the user, or a hash of the invited address.
-func person(m *record.Membership) string {
+// PersonKey returns the index key of a membership's person: the user, or a hash of the invited address.
+func PersonKey(m *record.Membership) string {
 	if m.User != "" {
 		return m.User
 	}
 	return Hash(strings.ToLower(m.Email))
+}
+
+// AuditEntry is an entry of the audit log with its number.
+type AuditEntry struct {
+	Number uint64
+	record.Audit
+}
+
+// AuditLog is the table of the audit log.
+var AuditLog = store.Table[AuditEntry]{
+	Name: "audit",
+	ID:   func(e *AuditEntry) string { return fmt.Sprintf("%020d", e.Number) },
 }

@@ -1,4 +1,4 @@
-package service
+package tables
 
 import (
 	"crypto/rand"
@@ -9,11 +9,11 @@ import (
 // alphabet has the characters of IDs.
 const alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
-// newID makes an ID: the kind, and 16 random characters.
-func newID(kind string) string { return kind + "-" + random(16) }
+// NewID makes an ID: the kind, and 16 random characters.
+func NewID(kind string) string { return kind + "-" + Random(16) }
 
-// random returns n characters of the alphabet, each equally likely.
-func random(n int) string {
+// Random returns n characters of the alphabet, each equally likely.
+func Random(n int) string {
 	out := make([]byte, 0, n)
 	var drawn [32]byte
 	for len(out) < n {
@@ -27,11 +27,11 @@ func random(n int) string {
 	return string(out)
 }
 
-// newSecret makes a secret with more than 256 bits of randomness.
-func newSecret() string { return random(44) }
+// NewSecret makes a secret with more than 256 bits of randomness.
+func NewSecret() string { return Random(44) }
 
-// newToken makes a token with more than 256 bits of randomness, in the form that clients expect.
-func newToken() string { return random(14) + ".atlasv1." + random(44) }
+// NewToken makes a token with more than 256 bits of randomness, in the form that clients expect.
+func NewToken() string { return Random(14) + ".atlasv1." + Random(44) }
 
 // Hash returns the digest of a token. Only the digest is stored.
 func Hash(token string) string {

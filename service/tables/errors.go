@@ -1,4 +1,4 @@
-package service
+package tables
 
 import (
 	"errors"
@@ -34,28 +34,33 @@ type problem struct {
 func (p *problem) Error() string { return p.detail }
 func (p *problem) Unwrap() error { return p.kind }
 
-func invalid(format string, args ...any) error {
+// Invalid returns an error that wraps ErrInvalid, with a message for people.
+func Invalid(format string, args ...any) error {
 	return &problem{ErrInvalid, fmt.Sprintf(format, args...)}
 }
 
-func conflict(format string, args ...any) error {
+// Conflict returns an error that wraps ErrConflict, with a message for people.
+func Conflict(format string, args ...any) error {
 	return &problem{ErrConflict, fmt.Sprintf(format, args...)}
 }
 
-func notFound(format string, args ...any) error {
+// NotFound returns an error that wraps ErrNotFound, with a message for people.
+func NotFound(format string, args ...any) error {
 	return &problem{ErrNotFound, fmt.Sprintf(format, args...)}
 }
 
-func forbidden(format string, args ...any) error {
+// Forbidden returns an error that wraps ErrForbidden, with a message for people.
+func Forbidden(format string, args ...any) error {
 	return &problem{ErrForbidden, fmt.Sprintf(format, args...)}
 }
 
-func unauthorized(format string, args ...any) error {
+// Unauthorized returns an error that wraps ErrUnauthorized, with a message for people.
+func Unauthorized(format string, args ...any) error {
 	return &problem{ErrUnauthorized, fmt.Sprintf(format, args...)}
 }
 
-// told translates the conditions of lower packages into those of this package.
-func told(err error) error {
+// Translated translates the conditions of lower packages into those of this package.
+func Translated(err error) error {
 	switch {
 	case err == nil, errors.As(err, new(*problem)), errors.As(err, new(*Locked)):
 		return err
@@ -72,3 +77,12 @@ func told(err error) error {
 	}
 	return err
 }
+
+// Locked is the error of a request for a workspace that somebody else has locked. Holder describes the lock, in the
+// form that clients of the http backend show.
+type Locked struct{ Holder []byte }
+
+func (l *Locked) Error() string { return "the state is locked" }
+
+// Unwrap returns ErrConflict.
+func (l *Locked) Unwrap() error { return ErrConflict }
