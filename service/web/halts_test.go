@@ -120,7 +120,7 @@ func TestAWorkerThatWasKilledIsShownAsSilentForAnHour(t *testing.T) {
 		return text
 	}
 	live := service.Worker{Name: "w1", Pool: "eu", Slots: 4, Running: 1}
-	killed := service.Worker{Name: "w2", Pool: "eu", Slots: 8, Running: 8, Quiet: 3 * time.Minute, Silent: true}
+	killed := service.Worker{Name: "killed-one", Pool: "eu", Slots: 8, Running: 8, Quiet: 3 * time.Minute, Silent: true}
 	text := show(live, killed)
 	for _, want := range []string{"1 of 4 slots in use", "last heard of 3 min ago", ">silent<"} {
 		if !strings.Contains(text, want) {
@@ -134,7 +134,7 @@ func TestAWorkerThatWasKilledIsShownAsSilentForAnHour(t *testing.T) {
 		t.Error("it does not say that no worker of the pool is left")
 	}
 	killed.Quiet = 2 * time.Hour
-	if text := show(live, killed); strings.Contains(text, "w2") {
+	if text := show(live, killed); strings.Contains(text, "killed-one") {
 		t.Error("it still shows a worker of two hours ago")
 	}
 }
