@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // audited makes a change that an actor requested, and records both the change and the actor in one transaction.
 // A refused request is recorded too.
-func (s *shared) audited(a *Actor, action, object string, change func(*store.Tx) error) error {
+func (s *shared) audited(a *rights.Actor, action, object string, change func(*store.Tx) error) error {
 	err := tables.Translated(s.store.Update(func(tx *store.Tx) error {
 		if err := change(tx); err != nil {
 			return err
@@ -29,7 +30,7 @@ func (s *shared) audited(a *Actor, action, object string, change func(*store.Tx)
 	return err
 }
 
-func (s *shared) note(tx *store.Tx, a *Actor, action, object, outcome string) error {
+func (s *shared) note(tx *store.Tx, a *rights.Actor, action, object, outcome string) error {
 	n, err := tx.Next("audit")
 	if err != nil {
 		return err
@@ -46,8 +47,8 @@ type AuditLog struct {
 }
 
 // Latest returns the latest entries of the audit log, newest first. Only administrators may read it.
-func (s *AuditLog) Latest(a *Actor, limit int) (out []record.Audit, err error) {
-	if !a.admin() {
+func (s *AuditLog) Latest(a *rights.Actor, limit int) (out []record.Audit, err error) {
+	if !a.Admin() {
 		return nil, tables.Forbidden("only administrators of the service may read the audit log")
 	}
 	err = s.store.View(func(tx *store.Tx) error {

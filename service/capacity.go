@@ -10,6 +10,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -82,7 +83,7 @@ type Pools struct {
 
 // Workers returns the live workers, and those that have fallen silent in the last hour, sorted by pool and name. Every
 // user may see them: they serve all organizations.
-func (s *Pools) Workers(ctx context.Context, a *Actor) ([]Worker, error) {
+func (s *Pools) Workers(ctx context.Context, a *rights.Actor) ([]Worker, error) {
 	if a.User == nil {
 		return nil, tables.Forbidden("only users may list workers")
 	}
@@ -101,7 +102,7 @@ func (s *Pools) Workers(ctx context.Context, a *Actor) ([]Worker, error) {
 }
 
 // Limits returns the limits, sorted by name. The holder of a permit is shown to actors who may see its run.
-func (s *Pools) Limits(ctx context.Context, a *Actor) ([]Limit, error) {
+func (s *Pools) Limits(ctx context.Context, a *rights.Actor) ([]Limit, error) {
 	if a.User == nil {
 		return nil, tables.Forbidden("only users may list limits")
 	}
@@ -132,7 +133,7 @@ func (s *Pools) Limits(ctx context.Context, a *Actor) ([]Limit, error) {
 }
 
 // addQueues adds the operations that wait for the limits.
-func (s *Pools) addQueues(a *Actor, all []Limit) {
+func (s *Pools) addQueues(a *rights.Actor, all []Limit) {
 	for phase, b := range s.timelines.all() {
 		if b.Counts().Queued == 0 {
 			continue
@@ -176,7 +177,7 @@ func (s *Pools) addQueues(a *Actor, all []Limit) {
 }
 
 // runOfEngine returns the run of the service to which a run of the engine belongs, if the actor may see it.
-func (s *Pools) runOfEngine(tx *store.Tx, a *Actor, engine string, known map[string]*RunView) *RunView {
+func (s *Pools) runOfEngine(tx *store.Tx, a *rights.Actor, engine string, known map[string]*RunView) *RunView {
 	if v, ok := known[engine]; ok {
 		return v
 	}
@@ -192,10 +193,10 @@ func (s *Pools) runOfEngine(tx *store.Tx, a *Actor, engine string, known map[str
 
 // ResizeLimit changes the number of permits of a limit. Only administrators of the service may do this, because
 // limits apply to all organizations.
-func (s *Pools) ResizeLimit(ctx context.Context, a *Actor, name string, slots int) error {
+func (s *Pools) ResizeLimit(ctx context.Context, a *rights.Actor, name string, slots int) error {
 	check := func(*store.Tx) error {
 		switch {
-		case !a.admin():
+		case !a.Admin():
 			return tables.Forbidden("only administrators of the service may change limits")
 		case slots < 1 || slots > 1_000_000:
 			return tables.Invalid("A limit has between 1 and 1,000,000 permits")
@@ -237,7 +238,7 @@ type WorkspaceDoubts struct {
 const maxDoubts = 200
 
 // OfOrganization returns the workspaces of an organization with operations in doubt.
-func (s *Doubts) OfOrganization(a *Actor, organization string) (out []WorkspaceDoubts, err error) {
+func (s *Doubts) OfOrganization(a *rights.Actor, organization string) (out []WorkspaceDoubts, err error) {
 	all, err := s.workspaces.Overviews(a, organization, WorkspaceFilter{})
 	if err != nil {
 		return nil, err
@@ -256,13 +257,13 @@ func (s *Doubts) OfOrganization(a *Actor, organization string) (out []WorkspaceD
 }
 
 // OfWorkspace returns the operations in doubt of a workspace.
-func (s *Doubts) OfWorkspace(a *Actor, workspace string) (d WorkspaceDoubts, err error) {
+func (s *Doubts) OfWorkspace(a *rights.Actor, workspace string) (d WorkspaceDoubts, err error) {
 	v, err := s.workspaces.OverviewOf(a, workspace)
 	switch {
 	case err != nil:
 		return d, err
-	case !needReadRuns.has(v.Permissions):
-		return d, tables.Forbidden("you are not allowed to %s", needReadRuns.what)
+	case !rights.ReadRuns.Has(v.Permissions):
+		return d, tables.Forbidden("you are not allowed to %s", rights.ReadRuns.What)
 	case v.Attention != HasDoubts:
 		return WorkspaceDoubts{Overview: v}, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -40,15 +41,15 @@ const uploadTerm = 24 * time.Hour
 
 // Create makes a configuration version of a workspace, whose files are uploaded later. If the same
 // actor repeats the request within seconds, it returns the same version, as long as nothing was uploaded.
-func (s *Configurations) Create(a *Actor, workspace string, c record.Configuration) (*record.Configuration,
+func (s *Configurations) Create(a *rights.Actor, workspace string, c record.Configuration) (*record.Configuration,
 	error) {
 	out := &c
 	err := s.audited(a, "configuration.create", workspace, func(tx *store.Tx) error {
-		w, err := a.allowed(tx, workspace, needPlan)
+		w, err := a.Allowed(tx, workspace, rights.Plan)
 		if err != nil {
 			return err
 		}
-		p, err := a.permissions(tx, w)
+		p, err := a.Permissions(tx, w)
 		if err != nil {
 			return err
 		}
@@ -69,7 +70,7 @@ func (s *Configurations) Create(a *Actor, workspace string, c record.Configurati
 			ID: tables.NewID("cv"), Workspace: w.ID, Status: record.UploadPending, Speculative: c.Speculative,
 			Provisional: c.Provisional,
 			AutoQueue:   c.AutoQueue, Source: c.Source, Secret: tables.NewSecret(), CreatedAt: now, CreatedBy: a.ID(),
-			MayApply: needApply.has(p),
+			MayApply: rights.Apply.Has(p),
 		}
 		return tables.Configurations.Put(tx, out)
 	})
@@ -77,10 +78,10 @@ func (s *Configurations) Create(a *Actor, workspace string, c record.Configurati
 }
 
 // Find returns a configuration version.
-func (s *Configurations) Find(a *Actor, id string) (c *record.Configuration, err error) {
+func (s *Configurations) Find(a *rights.Actor, id string) (c *record.Configuration, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if c, err = tables.Configurations.Get(tx, id); err == nil {
-			if _, err = a.allowed(tx, c.Workspace, needReadRuns); err == nil {
+			if _, err = a.Allowed(tx, c.Workspace, rights.ReadRuns); err == nil {
 				return nil
 			}
 		}
@@ -90,9 +91,9 @@ func (s *Configurations) Find(a *Actor, id string) (c *record.Configuration, err
 }
 
 // List returns the configuration versions of a workspace, newest first.
-func (s *Configurations) List(a *Actor, workspace string) (out []*record.Configuration, err error) {
+func (s *Configurations) List(a *rights.Actor, workspace string) (out []*record.Configuration, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if _, err := a.allowed(tx, workspace, needReadRuns); err != nil {
+		if _, err := a.Allowed(tx, workspace, rights.ReadRuns); err != nil {
 			return err
 		}
 		for _, id := range tables.Configurations.Newest(tx, "workspace", 1000, workspace) {
@@ -226,7 +227,7 @@ func (s *Configurations) inspect(id string) (problem string, err error) {
 }
 
 // Download returns the archive of a configuration version. The caller closes it.
-func (s *Configurations) Download(a *Actor, id string) (io.ReadCloser, error) {
+func (s *Configurations) Download(a *rights.Actor, id string) (io.ReadCloser, error) {
 	c, err := s.Find(a, id)
 	if err != nil {
 		return nil, err
@@ -238,17 +239,17 @@ func (s *Configurations) Download(a *Actor, id string) (io.ReadCloser, error) {
 // Archive removes the files of a configuration version; its record stays. The error is ErrConflict
 // if the version is the current one of its workspace, if a run that has not ended needs it, if the service reads
 // objects with it to watch for drift, or if it was never uploaded completely.
-func (s *Configurations) Archive(a *Actor, id string) error {
+func (s *Configurations) Archive(a *rights.Actor, id string) error {
 	return s.audited(a, "configuration.archive", id, func(tx *store.Tx) error {
 		c, err := tables.Configurations.Get(tx, id)
 		var w *record.Workspace
 		if err == nil {
-			w, err = a.allowed(tx, c.Workspace, needReadRuns)
+			w, err = a.Allowed(tx, c.Workspace, rights.ReadRuns)
 		}
 		if err != nil {
 			return tables.NotFound("there is no configuration version %q, or you have no access to it", id)
 		}
-		if _, err := a.allowed(tx, c.Workspace, needApply); err != nil {
+		if _, err := a.Allowed(tx, c.Workspace, rights.Apply); err != nil {
 			return err
 		}
 		switch {

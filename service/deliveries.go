@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -176,10 +177,10 @@ func (s *Notifications) recipients(tx *store.Tx, n *record.Notification) ([]stri
 		if m, err := invitation(tx, id); err == nil {
 			id = m.User // empty, and so nobody, until the invitation is accepted
 		}
-		a := &Actor{Token: &record.Token{Kind: record.TokenUser, Owner: id}}
-		err := a.identify(tx)
+		a := &rights.Actor{Token: &record.Token{Kind: record.TokenUser, Owner: id}}
+		err := a.Identify(tx)
 		if err == nil {
-			_, err = a.allowed(tx, n.Workspace, needSee)
+			_, err = a.Allowed(tx, n.Workspace, rights.See)
 		}
 		switch {
 		case errors.Is(err, store.ErrNotFound), errors.Is(err, tables.ErrNotFound), errors.Is(err, tables.ErrForbidden):
@@ -194,11 +195,11 @@ func (s *Notifications) recipients(tx *store.Tx, n *record.Notification) ([]stri
 }
 
 // Verification returns the message that verifies a notification configuration.
-func (s *Notifications) Verification(a *Actor, configuration string) (o Outgoing, err error) {
+func (s *Notifications) Verification(a *rights.Actor, configuration string) (o Outgoing, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		n, err := tables.Notifications.Get(tx, configuration)
 		if err == nil {
-			_, err = a.allowed(tx, n.Workspace, needAdmin)
+			_, err = a.Allowed(tx, n.Workspace, rights.Administer)
 		}
 		if err != nil {
 			return tables.NotFound("there is no notification configuration %q, or you have no access to it", configuration)
@@ -233,7 +234,7 @@ func (s *Notifications) Delivered(o Outgoing, r record.Response, again time.Time
 
 // Undelivered returns the notifications of a configuration that wait to be sent, or to be sent again, in the order in
 // which they are sent.
-func (s *Notifications) Undelivered(a *Actor, configuration string) (out []*record.Delivery, err error) {
+func (s *Notifications) Undelivered(a *rights.Actor, configuration string) (out []*record.Delivery, err error) {
 	if _, err := s.Find(a, configuration); err != nil {
 		return nil, err
 	}

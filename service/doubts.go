@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -54,7 +55,7 @@ type Doubts struct {
 // operations in doubt. Resolve returns when the state has the outcomes. The workspace is locked meanwhile; the
 // error is ErrConflict if the workspace is locked already, or if the engine rejects a resolution: it then names the
 // operations that are still in doubt, and the others are resolved. The work continues when ctx ends.
-func (s *Doubts) Resolve(ctx context.Context, a *Actor, workspace string, all ...Resolution) error {
+func (s *Doubts) Resolve(ctx context.Context, a *rights.Actor, workspace string, all ...Resolution) error {
 	j := &job{}
 	r, err := s.beginResolving(a, workspace, all, j)
 	if err != nil {
@@ -91,11 +92,12 @@ func unresolved(all []Resolution, failures []error) error {
 
 // beginResolving checks the rights of the actor, and locks the workspace in the name of the run that left the
 // doubt. From then on, Stop of the service waits for the job. The caller calls jobs.Done and release.
-func (s *Doubts) beginResolving(a *Actor, workspace string, all []Resolution, j *job) (r *record.Run, err error) {
+func (s *Doubts) beginResolving(a *rights.Actor, workspace string, all []Resolution, j *job) (r *record.Run,
+	err error) {
 	q := s.queue
 	taken := false
 	err = s.audited(a, "doubt.resolve", workspace, func(tx *store.Tx) error {
-		w, err := a.allowed(tx, workspace, needApply)
+		w, err := a.Allowed(tx, workspace, rights.Apply)
 		if err != nil {
 			return err
 		}
@@ -156,7 +158,8 @@ func left(r *record.Run, w *record.Workspace) bool {
 }
 
 // resolve makes the engine resolve a doubt. The error has the reason that the engine gives.
-func (s *Doubts) resolve(leaving, stopping context.Context, r *record.Run, j *job, a *Actor, res Resolution) error {
+func (s *Doubts) resolve(leaving, stopping context.Context, r *record.Run, j *job, a *rights.Actor,
+	res Resolution) error {
 	said := &limited{most: maxSaid}
 	_, err := s.phases.work(stopping, r, j, said, false, func(job *Job) (any, error) {
 		job.Structured = false
@@ -176,7 +179,7 @@ func (s *Doubts) resolve(leaving, stopping context.Context, r *record.Run, j *jo
 
 // endResolving records the outcomes of resolutions, and unlocks the workspace. If the service ends before it
 // can record this, its next start unlocks the workspace.
-func (s *Doubts) endResolving(a *Actor, r *record.Run, all []Resolution, j *job, failures []error) error {
+func (s *Doubts) endResolving(a *rights.Actor, r *record.Run, all []Resolution, j *job, failures []error) error {
 	for {
 		err := s.store.Update(func(tx *store.Tx) error {
 			for _, failure := range failures {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -19,9 +20,9 @@ const maxPoolName = 200
 
 // Drain stops the dispatch of operations to a pool until Lift is called. Operations that run there continue;
 // runs that need the pool wait. The pool need not have workers. A new drain replaces the previous one.
-func (s *Pools) Drain(ctx context.Context, a *Actor, pool, reason string) error {
+func (s *Pools) Drain(ctx context.Context, a *rights.Actor, pool, reason string) error {
 	err := s.audited(a, "halt.drain", poolPrefix+pool, func(tx *store.Tx) error {
-		if err := a.mayDrainPools(); err != nil {
+		if err := a.MayDrainPools(); err != nil {
 			return err
 		}
 		if pool == "" || len(pool) > maxPoolName || strings.ContainsFunc(pool, func(r rune) bool { return r <= ' ' }) {
@@ -41,9 +42,9 @@ func (s *Pools) Drain(ctx context.Context, a *Actor, pool, reason string) error 
 }
 
 // Lift ends the drain of a pool. The error is ErrNotFound if there is none.
-func (s *Pools) Lift(ctx context.Context, a *Actor, pool string) error {
+func (s *Pools) Lift(ctx context.Context, a *rights.Actor, pool string) error {
 	err := s.audited(a, "halt.lift", poolPrefix+pool, func(tx *store.Tx) error {
-		if err := a.mayDrainPools(); err != nil {
+		if err := a.MayDrainPools(); err != nil {
 			return err
 		}
 		if _, err := tables.Halts.Get(tx, poolPrefix+pool); err != nil {
@@ -58,7 +59,7 @@ func (s *Pools) Lift(ctx context.Context, a *Actor, pool string) error {
 }
 
 // Drained returns the drains of pools by the name of the pool. Every user may see them, like the workers.
-func (s *Pools) Drained(a *Actor) (map[string]*record.Halt, error) {
+func (s *Pools) Drained(a *rights.Actor) (map[string]*record.Halt, error) {
 	if a.User == nil {
 		return nil, tables.Forbidden("only users may list pools")
 	}
@@ -79,13 +80,6 @@ func (s *Pools) drains() (map[string]*record.Halt, error) {
 		return nil
 	})
 	return out, tables.Translated(err)
-}
-
-func (a *Actor) mayDrainPools() error {
-	if !a.admin() {
-		return tables.Forbidden("only administrators of the service may drain pools: pools serve all organizations")
-	}
-	return nil
 }
 
 // applyDrains tells the engine which pools are drained, according to the store. Calls take turns, so that the last

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -246,9 +247,9 @@ type Watched struct {
 }
 
 // Watched returns the result of watching a workspace for drift. The actor needs the right to read the state.
-func (s *Drift) Watched(a *Actor, workspace string) (out *Watched, err error) {
+func (s *Drift) Watched(a *rights.Actor, workspace string) (out *Watched, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		w, err := a.allowed(tx, workspace, needReadState)
+		w, err := a.Allowed(tx, workspace, rights.ReadState)
 		if err != nil {
 			return err
 		}
@@ -285,7 +286,7 @@ func driftCount(tx *store.Tx, w *record.Workspace) (int, error) {
 
 // TakeOver makes a refresh-only run of the current configuration, which writes the drift of the objects into
 // the state. The actor needs the rights that any run needs.
-func (s *Drift) TakeOver(a *Actor, workspace string) (*record.Run, error) {
+func (s *Drift) TakeOver(a *rights.Actor, workspace string) (*record.Run, error) {
 	return s.runs.Create(a, workspace, record.Run{Refresh: true, RefreshOnly: true, Source: record.SourceAPI,
 		Message: "Take over what has drifted"})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -28,7 +29,7 @@ const maxLatest = 100
 func (s *Workspaces) Facts(w *WorkspaceView) (f Facts, err error) {
 	f.Current = w.CurrentRun
 	err = s.store.View(func(tx *store.Tx) error {
-		if w.CurrentState != "" && needOutputs.has(w.Permissions) {
+		if w.CurrentState != "" && rights.ReadOutputs.Has(w.Permissions) {
 			v, err := tables.StateVersions.Get(tx, w.CurrentState)
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
@@ -37,7 +38,7 @@ func (s *Workspaces) Facts(w *WorkspaceView) (f Facts, err error) {
 				f.Resources = v.Resources
 			}
 		}
-		if !needReadRuns.has(w.Permissions) {
+		if !rights.ReadRuns.Has(w.Permissions) {
 			return nil
 		}
 		f.Runs = len(tables.Runs.List(tx, "workspace", w.ID))

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -20,9 +21,9 @@ type ForeignState struct {
 // PutForeign stores a version that a client of the http backend uploads; it is the current version when
 // this returns. The content is read as a stream. size is the size that the client has announced, or -1 if it
 // has announced none.
-func (s *States) PutForeign(a *Actor, workspace string, n ForeignState, data io.Reader, size int64) error {
+func (s *States) PutForeign(a *rights.Actor, workspace string, n ForeignState, data io.Reader, size int64) error {
 	may := func(tx *store.Tx) (*record.Workspace, error) {
-		w, err := a.allowed(tx, workspace, needWriteState)
+		w, err := a.Allowed(tx, workspace, rights.WriteState)
 		if err != nil {
 			return nil, err
 		}

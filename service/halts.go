@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -17,7 +18,7 @@ type Halts struct {
 // Halt prevents runs from starting in a workspace, or in the whole service if workspace is empty, until Lift is
 // called. Runs in progress continue (a drain). With h.Emergency they start no further operation, and continue after
 // Lift: a plan starts again, an apply is resumed. A new halt replaces the previous one.
-func (s *Halts) Halt(a *Actor, workspace string, h record.Halt) error {
+func (s *Halts) Halt(a *rights.Actor, workspace string, h record.Halt) error {
 	reason, err := haltReason(h.Reason)
 	if err != nil {
 		return err
@@ -28,7 +29,7 @@ func (s *Halts) Halt(a *Actor, workspace string, h record.Halt) error {
 		action = "halt.emergency"
 	}
 	return s.audited(a, action, workspace, func(tx *store.Tx) error {
-		if err := a.mayHalt(tx, workspace); err != nil {
+		if err := a.MayHalt(tx, workspace); err != nil {
 			return err
 		}
 		h.On, h.By, h.At = record.HaltOn(workspace), a.Name(), s.now().UTC()
@@ -51,9 +52,9 @@ func haltReason(text string) (string, error) {
 }
 
 // Lift ends a halt. The error is ErrNotFound if there is none.
-func (s *Halts) Lift(a *Actor, workspace string) error {
+func (s *Halts) Lift(a *rights.Actor, workspace string) error {
 	return s.audited(a, "halt.lift", workspace, func(tx *store.Tx) error {
-		if err := a.mayHalt(tx, workspace); err != nil {
+		if err := a.MayHalt(tx, workspace); err != nil {
 			return err
 		}
 		if _, err := tables.Halts.Get(tx, record.HaltOn(workspace)); err != nil {
@@ -65,10 +66,10 @@ func (s *Halts) Lift(a *Actor, workspace string) error {
 }
 
 // Find returns the halt of a workspace, or that of the whole service; nil if runs can start.
-func (s *Halts) Find(a *Actor, workspace string) (h *record.Halt, err error) {
+func (s *Halts) Find(a *rights.Actor, workspace string) (h *record.Halt, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if workspace != "" {
-			if _, err := a.allowed(tx, workspace, needReadRuns); err != nil {
+			if _, err := a.Allowed(tx, workspace, rights.ReadRuns); err != nil {
 				return err
 			}
 		}
@@ -76,18 +77,6 @@ func (s *Halts) Find(a *Actor, workspace string) (h *record.Halt, err error) {
 		return err
 	})
 	return h, tables.Translated(err)
-}
-
-// mayHalt checks that the actor administers the workspace, or the whole service if workspace is empty.
-func (a *Actor) mayHalt(tx *store.Tx, workspace string) error {
-	if workspace != "" {
-		_, err := a.allowed(tx, workspace, needAdmin)
-		return err
-	}
-	if !a.admin() {
-		return tables.Forbidden("only administrators of the service may halt the whole service")
-	}
-	return nil
 }
 
 // suspend stops the runs in progress in a workspace, or in all workspaces if workspace is empty.

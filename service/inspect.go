@@ -13,6 +13,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/outline"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -132,7 +133,7 @@ func outlined[T any](s *outlines, name string, decode func([]byte) (*T, error), 
 
 // Outline returns the changes of a run's plan, without values. The error is ErrNotFound until there is a
 // plan.
-func (s *Plans) Outline(a *Actor, run string) (*outline.Plan, error) {
+func (s *Plans) Outline(a *rights.Actor, run string) (*outline.Plan, error) {
 	v, err := s.runs.Find(a, run)
 	if err != nil {
 		return nil, err
@@ -161,7 +162,7 @@ func readOutline[T any](s *outlines, file string, read func(io.Reader) (*T, erro
 
 // Change returns the JSON of one change of a plan, from the redacted document. o is an object of the plan's
 // outline.
-func (s *Plans) Change(a *Actor, run string, o *outline.Object) ([]byte, error) {
+func (s *Plans) Change(a *rights.Actor, run string, o *outline.Object) ([]byte, error) {
 	v, err := s.runs.Find(a, run)
 	if err != nil {
 		return nil, err
@@ -171,9 +172,9 @@ func (s *Plans) Change(a *Actor, run string, o *outline.Object) ([]byte, error) 
 }
 
 // Outline returns the objects of a version of a state, each with the version in which it last changed.
-func (s *States) Outline(a *Actor, id string) (*outline.State, *record.StateVersion, error) {
+func (s *States) Outline(a *rights.Actor, id string) (*outline.State, *record.StateVersion, error) {
 	var v *record.StateVersion
-	err := s.store.View(func(tx *store.Tx) (err error) { v, err = a.stateVersion(tx, id, needReadState); return err })
+	err := s.store.View(func(tx *store.Tx) (err error) { v, err = a.StateVersion(tx, id, rights.ReadState); return err })
 	if err != nil {
 		return nil, nil, tables.Translated(err)
 	}
@@ -251,11 +252,11 @@ func (s *outlines) outlineThere(version string) bool {
 // Object returns the attributes of an object of a version without sensitive values. known is false if no
 // plan has provided the schema of the object's type, so that the service does not know which attributes are
 // sensitive; then all of them are omitted.
-func (s *States) Object(a *Actor, version string, o *outline.Object) (attributes map[string]any, known bool,
+func (s *States) Object(a *rights.Actor, version string, o *outline.Object) (attributes map[string]any, known bool,
 	err error) {
 	var v *record.StateVersion
 	err = s.store.View(func(tx *store.Tx) (err error) {
-		v, err = a.stateVersion(tx, version, needReadState)
+		v, err = a.StateVersion(tx, version, rights.ReadState)
 		return err
 	})
 	if err != nil {
@@ -313,7 +314,7 @@ type StateChange struct {
 
 // Difference returns the objects that differ between two versions of the state of one workspace. They are
 // in the order of the later version; objects that it no longer has come last.
-func (s *States) Difference(a *Actor, from, to string) (out []StateChange, err error) {
+func (s *States) Difference(a *rights.Actor, from, to string) (out []StateChange, err error) {
 	x, fromVersion, err := s.Outline(a, from)
 	if err != nil {
 		return nil, err
@@ -413,13 +414,13 @@ type LastChange struct {
 
 // LastChangeOf returns the version, and the run, that last changed an object of the outline. It returns nil
 // without an error if that version has been removed.
-func (s *States) LastChangeOf(a *Actor, of *outline.State, o *outline.Object) (c *LastChange, err error) {
+func (s *States) LastChangeOf(a *rights.Actor, of *outline.State, o *outline.Object) (c *LastChange, err error) {
 	since := cmp.Or(o.Since, of.Before)
 	if since == "" {
 		return nil, nil //nolint:nilnil // see the comment of the function
 	}
 	err = s.store.View(func(tx *store.Tx) error {
-		v, err := a.stateVersion(tx, since, needReadState)
+		v, err := a.StateVersion(tx, since, rights.ReadState)
 		if err != nil {
 			return err
 		}

@@ -5,39 +5,32 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
-// kind returns the kind of holder that the actor is, for its locks.
-func (a *Actor) kind() string {
-	if a.Token.Kind == record.TokenUser {
-		return "user"
-	}
-	return "team"
-}
-
 // Lock locks a workspace for the actor: nobody else can change its state, and no run starts. The error is
 // ErrConflict if the workspace is locked already, even by the same actor: a user may work in two terminals.
-func (s *Workspaces) Lock(a *Actor, id, reason string) (v *WorkspaceView, err error) {
-	return s.changeLock(a, "workspace.lock", id, needLock, func(tx *store.Tx, w *record.Workspace,
+func (s *Workspaces) Lock(a *rights.Actor, id, reason string) (v *WorkspaceView, err error) {
+	return s.changeLock(a, "workspace.lock", id, rights.Lock, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
 		if w.Lock.Held() {
 			return tables.Conflict("%s", tables.LockedBy(tx, w))
 		}
-		w.Lock = record.Lock{Kind: a.kind(), ID: a.ID(), Reason: reason, At: s.now().UTC()}
+		w.Lock = record.Lock{Kind: a.LockKind(), ID: a.ID(), Reason: reason, At: s.now().UTC()}
 		return nil
 	})
 }
 
 // Unlock removes the actor's own lock.
-func (s *Workspaces) Unlock(a *Actor, id string) (v *WorkspaceView, err error) {
-	return s.changeLock(a, "workspace.unlock", id, needLock, func(tx *store.Tx, w *record.Workspace,
+func (s *Workspaces) Unlock(a *rights.Actor, id string) (v *WorkspaceView, err error) {
+	return s.changeLock(a, "workspace.unlock", id, rights.Lock, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
 		switch {
 		case !w.Lock.Held():
 			return tables.Conflict("the workspace is not locked")
-		case w.Lock.Kind != a.kind() || w.Lock.ID != a.ID():
+		case w.Lock.Kind != a.LockKind() || w.Lock.ID != a.ID():
 			return tables.Conflict("%s", tables.LockedBy(tx, w))
 		}
 		w.Lock = record.Lock{}
@@ -46,8 +39,8 @@ func (s *Workspaces) Unlock(a *Actor, id string) (v *WorkspaceView, err error) {
 }
 
 // ForceUnlock removes another actor's lock. The lock of a run cannot be removed; cancel the run instead.
-func (s *Workspaces) ForceUnlock(a *Actor, id string) (v *WorkspaceView, err error) {
-	return s.changeLock(a, "workspace.force-unlock", id, needAdmin, func(tx *store.Tx, w *record.Workspace,
+func (s *Workspaces) ForceUnlock(a *rights.Actor, id string) (v *WorkspaceView, err error) {
+	return s.changeLock(a, "workspace.force-unlock", id, rights.Administer, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
 		switch {
 		case !w.Lock.Held():
@@ -60,16 +53,16 @@ func (s *Workspaces) ForceUnlock(a *Actor, id string) (v *WorkspaceView, err err
 	})
 }
 
-func (s *Workspaces) changeLock(a *Actor, action, id string, n need,
+func (s *Workspaces) changeLock(a *rights.Actor, action, id string, n rights.Right,
 	change func(*store.Tx, *record.Workspace, record.Permissions) error,
 ) (v *WorkspaceView, err error) {
 	err = s.audited(a, action, id, func(tx *store.Tx) error {
-		w, p, err := a.workspace(tx, id)
+		w, p, err := a.Workspace(tx, id)
 		if err != nil {
 			return err
 		}
-		if !n.has(p) {
-			return tables.Forbidden("you are not allowed to %s", n.what)
+		if !n.Has(p) {
+			return tables.Forbidden("you are not allowed to %s", n.What)
 		}
 		if err := change(tx, w, p); err != nil {
 			return err
@@ -91,8 +84,8 @@ type ForeignLock struct {
 
 // LockForeign locks a workspace for a client of the http backend. A repeated request for the same lock
 // succeeds, because the client may have lost the first response.
-func (s *Workspaces) LockForeign(a *Actor, id string, l ForeignLock) error {
-	_, err := s.changeLock(a, "state.lock", id, needLock, func(tx *store.Tx, w *record.Workspace,
+func (s *Workspaces) LockForeign(a *rights.Actor, id string, l ForeignLock) error {
+	_, err := s.changeLock(a, "state.lock", id, rights.Lock, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
 		switch {
 		case w.Lock.Held() && w.Lock.ForeignID == l.ID && w.Lock.ID == a.ID():
@@ -101,7 +94,7 @@ func (s *Workspaces) LockForeign(a *Actor, id string, l ForeignLock) error {
 			return &tables.Locked{Holder: holderInfo(tx, w)}
 		}
 		w.Lock = record.Lock{
-			Kind: a.kind(), ID: a.ID(), At: s.now().UTC(), Foreign: l.Info, ForeignID: l.ID,
+			Kind: a.LockKind(), ID: a.ID(), At: s.now().UTC(), Foreign: l.Info, ForeignID: l.ID,
 			Reason: "lock of a state over HTTP",
 		}
 		return nil
@@ -111,8 +104,8 @@ func (s *Workspaces) LockForeign(a *Actor, id string, l ForeignLock) error {
 
 // UnlockForeign removes a lock of the http backend, whoever holds it: the force-unlock of a client sends only
 // the lock's ID. It succeeds if the workspace is not locked.
-func (s *Workspaces) UnlockForeign(a *Actor, id, lock string) error {
-	_, err := s.changeLock(a, "state.unlock", id, needLock, func(tx *store.Tx, w *record.Workspace,
+func (s *Workspaces) UnlockForeign(a *rights.Actor, id, lock string) error {
+	_, err := s.changeLock(a, "state.unlock", id, rights.Lock, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
 		switch {
 		case !w.Lock.Held():

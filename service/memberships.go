@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -24,9 +25,9 @@ type Memberships struct {
 }
 
 // List returns the members of an organization, and the invitations.
-func (s *Memberships) List(a *Actor, organization string) (out []*MembershipView, err error) {
+func (s *Memberships) List(a *rights.Actor, organization string) (out []*MembershipView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		o, err := a.organization(tx, organization)
+		o, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
 		}
@@ -62,25 +63,15 @@ func viewMembership(tx *store.Tx, m *record.Membership) (*MembershipView, error)
 }
 
 // Find returns a membership.
-func (s *Memberships) Find(a *Actor, id string) (v *MembershipView, err error) {
+func (s *Memberships) Find(a *rights.Actor, id string) (v *MembershipView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		m, _, err := a.membership(tx, id)
+		m, _, err := a.Membership(tx, id)
 		if err == nil {
 			v, err = viewMembership(tx, m)
 		}
 		return err
 	})
 	return v, tables.Translated(err)
-}
-
-func (a *Actor) membership(tx *store.Tx, id string) (*record.Membership, *record.Organization, error) {
-	m, err := tables.Memberships.Get(tx, id)
-	if err == nil {
-		if o, err := a.organization(tx, m.Organization); err == nil {
-			return m, o, nil
-		}
-	}
-	return nil, nil, tables.NotFound("there is no membership %q, or you have no access to it", id)
 }
 
 // InvitedUser returns the ID that stands for the user of an invitation until there is one.
@@ -91,17 +82,16 @@ func invitation(tx *store.Tx, user string) (*record.Membership, error) {
 	return tables.Memberships.Get(tx, "ou-"+strings.TrimPrefix(user, "user-"))
 }
 
-func manageMembers(t *record.Team) bool { return t.ManageMembership }
-
 // Invite makes the user with an email address a member of an organization and of the given teams. If no user
 // has the address, the invitation waits until an administrator of the service creates that user.
-func (s *Memberships) Invite(a *Actor, organization, email string, teamIDs []string) (v *MembershipView, err error) {
+func (s *Memberships) Invite(a *rights.Actor, organization, email string, teamIDs []string) (v *MembershipView,
+	err error) {
 	err = s.audited(a, "membership.create", organization, func(tx *store.Tx) error {
-		o, err := a.organization(tx, organization)
+		o, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
 		}
-		if !a.manages(o, manageMembers) {
+		if !a.Manages(o, rights.ManageMembers) {
 			return tables.Forbidden("you are not allowed to change the members of %s", o.Name)
 		}
 		if email = strings.TrimSpace(email); !strings.Contains(email, "@") || len(email) > 320 {
@@ -133,13 +123,13 @@ func (s *Memberships) Invite(a *Actor, organization, email string, teamIDs []str
 }
 
 // mayJoin checks that the actor may add somebody to teams of an organization.
-func (s *Memberships) mayJoin(tx *store.Tx, a *Actor, o *record.Organization, teamIDs []string) error {
+func (s *Memberships) mayJoin(tx *store.Tx, a *rights.Actor, o *record.Organization, teamIDs []string) error {
 	for _, id := range teamIDs {
 		t, err := tables.Teams.Get(tx, id)
 		if err != nil || !strings.EqualFold(t.Organization, o.Name) {
 			return tables.Invalid("there is no team %q in %s", id, o.Name)
 		}
-		if t.ID == o.Owners && !a.owns(o) {
+		if t.ID == o.Owners && !a.Owns(o) {
 			return tables.Forbidden("only owners may make others owners of %s", o.Name)
 		}
 	}
@@ -204,14 +194,14 @@ func (s *Memberships) belong(tx *store.Tx, organization string, u *record.User) 
 }
 
 // Expel ends a membership, and removes the user from the teams of the organization.
-func (s *Memberships) Expel(a *Actor, id string) error {
+func (s *Memberships) Expel(a *rights.Actor, id string) error {
 	return s.audited(a, "membership.delete", id, func(tx *store.Tx) error {
-		m, o, err := a.membership(tx, id)
+		m, o, err := a.Membership(tx, id)
 		if err != nil {
 			return err
 		}
 		mine := a.User != nil && a.User.ID == m.User
-		if !mine && !a.manages(o, manageMembers) {
+		if !mine && !a.Manages(o, rights.ManageMembers) {
 			return tables.Forbidden("you are not allowed to change the members of %s", o.Name)
 		}
 		if m.User == "" {
@@ -225,7 +215,7 @@ func (s *Memberships) Expel(a *Actor, id string) error {
 			if !strings.EqualFold(t.Organization, o.Name) {
 				continue
 			}
-			if t.ID == o.Owners && !mine && !a.owns(o) {
+			if t.ID == o.Owners && !mine && !a.Owns(o) {
 				return tables.Forbidden("only owners may remove an owner of %s", o.Name)
 			}
 			t.Users = slices.DeleteFunc(t.Users, func(u string) bool { return u == m.User })

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -30,9 +31,9 @@ type Notifications struct {
 }
 
 // List returns the notification configurations of a workspace. Their tokens are empty.
-func (s *Notifications) List(a *Actor, workspace string) (out []*record.Notification, err error) {
+func (s *Notifications) List(a *rights.Actor, workspace string) (out []*record.Notification, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if _, err := a.allowed(tx, workspace, needSee); err != nil {
+		if _, err := a.Allowed(tx, workspace, rights.See); err != nil {
 			return err
 		}
 		out, err = tables.Notifications.Select(tx, "workspace", workspace)
@@ -45,10 +46,10 @@ func (s *Notifications) List(a *Actor, workspace string) (out []*record.Notifica
 }
 
 // Find returns a notification configuration without its token.
-func (s *Notifications) Find(a *Actor, id string) (n *record.Notification, err error) {
+func (s *Notifications) Find(a *rights.Actor, id string) (n *record.Notification, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if n, err = tables.Notifications.Get(tx, id); err == nil {
-			_, err = a.allowed(tx, n.Workspace, needSee)
+			_, err = a.Allowed(tx, n.Workspace, rights.See)
 		}
 		if err != nil {
 			return tables.NotFound("there is no notification configuration %q, or you have no access to it", id)
@@ -60,7 +61,7 @@ func (s *Notifications) Find(a *Actor, id string) (n *record.Notification, err e
 }
 
 // Create creates a notification configuration.
-func (s *Notifications) Create(a *Actor, n record.Notification) (*record.Notification, error) {
+func (s *Notifications) Create(a *rights.Actor, n record.Notification) (*record.Notification, error) {
 	return s.put(a, n.Name, func(*store.Tx) (*record.Notification, error) {
 		n.ID, n.CreatedAt = tables.NewID("nc"), s.now().UTC()
 		return &n, nil
@@ -70,7 +71,7 @@ func (s *Notifications) Create(a *Actor, n record.Notification) (*record.Notific
 // Change changes a notification configuration. change gets the stored one, within the transaction, so that
 // two changes at the same time do not undo each other; it does not see the token, and the present one is kept if it
 // leaves it empty.
-func (s *Notifications) Change(a *Actor, id string, change func(*record.Notification) error) (
+func (s *Notifications) Change(a *rights.Actor, id string, change func(*record.Notification) error) (
 	*record.Notification, error) {
 	return s.put(a, id, func(tx *store.Tx) (*record.Notification, error) {
 		n, err := tables.Notifications.Get(tx, id)
@@ -88,7 +89,7 @@ func (s *Notifications) Change(a *Actor, id string, change func(*record.Notifica
 }
 
 // put stores the configuration that make returns, if the actor may change it.
-func (s *Notifications) put(a *Actor, object string,
+func (s *Notifications) put(a *rights.Actor, object string,
 	make func(*store.Tx) (*record.Notification, error)) (*record.Notification, error) {
 	var out record.Notification
 	err := s.audited(a, "notification.put", object, func(tx *store.Tx) error {
@@ -96,7 +97,7 @@ func (s *Notifications) put(a *Actor, object string,
 		if err != nil {
 			return err
 		}
-		if _, err := a.allowed(tx, n.Workspace, needAdmin); err != nil {
+		if _, err := a.Allowed(tx, n.Workspace, rights.Administer); err != nil {
 			return err
 		}
 		switch {
@@ -166,11 +167,11 @@ func (s *Notifications) checkReceivers(tx *store.Tx, n *record.Notification) err
 }
 
 // Delete removes a notification configuration.
-func (s *Notifications) Delete(a *Actor, id string) error {
+func (s *Notifications) Delete(a *rights.Actor, id string) error {
 	return s.audited(a, "notification.delete", id, func(tx *store.Tx) error {
 		n, err := tables.Notifications.Get(tx, id)
 		if err == nil {
-			_, err = a.allowed(tx, n.Workspace, needAdmin)
+			_, err = a.Allowed(tx, n.Workspace, rights.Administer)
 		}
 		if err != nil {
 			return tables.NotFound("there is no notification configuration %q, or you have no access to it", id)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -56,7 +57,7 @@ type Objects struct {
 // state. The error is *Refused if runs have locked the objects, or have changed them since the version that the
 // change was made for; another ErrConflict if the workspace is locked as a whole, or can only be changed as a whole:
 // if its runs do not lock objects, or if it had no runs. If ctx ends, it does not wait for locks any more.
-func (s *Objects) Change(ctx context.Context, a *Actor, workspace string, c ObjectChange) error {
+func (s *Objects) Change(ctx context.Context, a *rights.Actor, workspace string, c ObjectChange) error {
 	if c.Wait < 0 || c.Wait > MaxChangeWait {
 		return tables.Invalid("The wait must be between 0 and %d seconds", MaxChangeWait)
 	}
@@ -95,11 +96,11 @@ func (s *Objects) Change(ctx context.Context, a *Actor, workspace string, c Obje
 // beginChange checks the rights of the actor, and returns the run whose configuration and variables say how the state
 // is encrypted. From then on the workspace cannot be locked as a whole, and Stop of the service waits for the job.
 // The caller calls jobs.Done, release and endChange.
-func (s *Objects) beginChange(a *Actor, workspace string, c ObjectChange, j *job) (r *record.Run, err error) {
+func (s *Objects) beginChange(a *rights.Actor, workspace string, c ObjectChange, j *job) (r *record.Run, err error) {
 	q := s.queue
 	taken := ""
 	err = s.audited(a, "state.change-objects", workspace, func(tx *store.Tx) error {
-		w, err := a.allowed(tx, workspace, needWriteState)
+		w, err := a.Allowed(tx, workspace, rights.WriteState)
 		switch {
 		case err != nil:
 			return err

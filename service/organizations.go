@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -18,19 +19,19 @@ type Organizations struct {
 }
 
 // Find returns an organization.
-func (s *Organizations) Find(a *Actor, name string) (o *record.Organization, err error) {
-	err = s.store.View(func(tx *store.Tx) error { o, err = a.organization(tx, name); return err })
+func (s *Organizations) Find(a *rights.Actor, name string) (o *record.Organization, err error) {
+	err = s.store.View(func(tx *store.Tx) error { o, err = a.Organization(tx, name); return err })
 	return o, tables.Translated(err)
 }
 
 // List returns the organizations that the actor may know of.
-func (s *Organizations) List(a *Actor) (out []*record.Organization, err error) {
+func (s *Organizations) List(a *rights.Actor) (out []*record.Organization, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		for o, err := range tables.Organizations.All(tx) {
 			if err != nil {
 				return err
 			}
-			if a.inside(o) {
+			if a.Inside(o) {
 				out = append(out, o)
 			}
 		}
@@ -41,8 +42,8 @@ func (s *Organizations) List(a *Actor) (out []*record.Organization, err error) {
 
 // Create creates an organization, its team of owners, of which the actor becomes a member, and its
 // default project.
-func (s *Organizations) Create(a *Actor, name, email string) (o *record.Organization, err error) {
-	if a.User == nil || !a.admin() {
+func (s *Organizations) Create(a *rights.Actor, name, email string) (o *record.Organization, err error) {
+	if a.User == nil || !a.Admin() {
 		return nil, tables.Forbidden("only administrators of the service may create organizations")
 	}
 	if !record.ValidName(name) {
@@ -85,13 +86,13 @@ type OrganizationSettings struct {
 
 // Change changes the settings of an organization. A new default execution mode applies to the
 // workspaces that have none of their own.
-func (s *Organizations) Change(a *Actor, name string, c OrganizationSettings) (o *record.Organization,
+func (s *Organizations) Change(a *rights.Actor, name string, c OrganizationSettings) (o *record.Organization,
 	err error) {
 	err = s.audited(a, "organization.change", name, func(tx *store.Tx) error {
-		if o, err = a.organization(tx, name); err != nil {
+		if o, err = a.Organization(tx, name); err != nil {
 			return err
 		}
-		if !a.owns(o) {
+		if !a.Owns(o) {
 			return tables.Forbidden("only owners may change an organization")
 		}
 		set(&o.Email, c.Email)
@@ -135,13 +136,13 @@ func inherit(tx *store.Tx, o *record.Organization) error {
 }
 
 // Delete removes an organization that has no workspaces.
-func (s *Organizations) Delete(a *Actor, name string) error {
+func (s *Organizations) Delete(a *rights.Actor, name string) error {
 	return s.audited(a, "organization.delete", name, func(tx *store.Tx) error {
-		o, err := a.organization(tx, name)
+		o, err := a.Organization(tx, name)
 		if err != nil {
 			return err
 		}
-		if !a.owns(o) {
+		if !a.Owns(o) {
 			return tables.Forbidden("only owners may delete an organization")
 		}
 		key := strings.ToLower(name)
@@ -183,15 +184,15 @@ type Projects struct {
 }
 
 // List returns the projects of an organization, or those with the given names.
-func (s *Projects) List(a *Actor, organization string, names ...string) (out []*record.Project, err error) {
+func (s *Projects) List(a *rights.Actor, organization string, names ...string) (out []*record.Project, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		o, err := a.organization(tx, organization)
+		o, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
 		}
 		all, err := tables.Projects.Select(tx, "organization", strings.ToLower(o.Name))
 		for _, p := range all {
-			sees, err := a.sees(tx, o, p)
+			sees, err := a.SeesProject(tx, o, p)
 			if err != nil {
 				return err
 			}
@@ -219,100 +220,64 @@ type ProjectPermissions struct {
 }
 
 // Permissions returns the rights of the actor in a project itself.
-func (s *Projects) Permissions(a *Actor, p *record.Project) (out ProjectPermissions, err error) {
+func (s *Projects) Permissions(a *rights.Actor, p *record.Project) (out ProjectPermissions, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		o, err := a.organization(tx, p.Organization)
+		o, err := a.Organization(tx, p.Organization)
 		if err != nil {
 			return err
 		}
-		granted, err := a.projectRights(tx, p)
+		granted, err := a.ProjectRights(tx, p)
 		if err != nil {
 			return err
 		}
-		all := a.manages(o, manageProjects)
+		all := a.Manages(o, rights.ManageProjects)
 		out = ProjectPermissions{
 			Update: all || granted.Settings == "update" || granted.Settings == "delete",
 			Delete: all || granted.Settings == "delete", ManageTeams: all || granted.Teams == "manage",
 		}
-		out.CreateWorkspaces, err = a.createsIn(tx, o, p.ID)
+		out.CreateWorkspaces, err = a.CreatesIn(tx, o, p.ID)
 		return err
 	})
 	return out, tables.Translated(err)
 }
 
 // Find returns a project.
-func (s *Projects) Find(a *Actor, id string) (p *record.Project, err error) {
-	err = s.store.View(func(tx *store.Tx) error { p, _, err = a.project(tx, id); return err })
+func (s *Projects) Find(a *rights.Actor, id string) (p *record.Project, err error) {
+	err = s.store.View(func(tx *store.Tx) error { p, _, err = a.Project(tx, id); return err })
 	return p, tables.Translated(err)
 }
 
-// sees reports whether the actor may see a project: because it has a right in the project or in one of its
-// workspaces.
-func (a *Actor) sees(tx *store.Tx, o *record.Organization, p *record.Project) (bool, error) {
-	if a.manages(o, readProjects) {
-		return true, nil
-	}
-	for _, t := range a.teams {
-		if _, err := tables.Accesses.Find(tx, "pair", t.ID, p.ID); err == nil {
-			return true, nil
-		}
-	}
-	for _, id := range tables.Workspaces.List(tx, "project", p.ID) {
-		w, err := tables.Workspaces.Get(tx, id)
-		if err != nil {
-			return false, err
-		}
-		if granted, err := a.permissions(tx, w); err != nil || granted.Any() {
-			return err == nil, err
-		}
-	}
-	return false, nil
-}
-
-// project returns a project that the actor may see.
-func (a *Actor) project(tx *store.Tx, id string) (*record.Project, *record.Organization, error) {
-	p, err := tables.Projects.Get(tx, id)
-	if err == nil {
-		if o, err := a.organization(tx, p.Organization); err == nil {
-			if sees, err := a.sees(tx, o, p); sees || err != nil {
-				return p, o, err
-			}
-		}
-	}
-	return nil, nil, tables.NotFound("there is no project %q, or you have no access to it", id)
-}
-
 // Create creates a project.
-func (s *Projects) Create(a *Actor, p record.Project) (*record.Project, error) {
+func (s *Projects) Create(a *rights.Actor, p record.Project) (*record.Project, error) {
 	return s.put(a, p.Name, func(tx *store.Tx) (*record.Project, bool, error) {
-		o, err := a.organization(tx, p.Organization)
+		o, err := a.Organization(tx, p.Organization)
 		if err != nil {
 			return nil, false, err
 		}
 		p.ID, p.Organization, p.CreatedAt = tables.NewID("prj"), o.Name, s.now().UTC()
-		return &p, a.manages(o, manageProjects), nil
+		return &p, a.Manages(o, rights.ManageProjects), nil
 	})
 }
 
 // Change changes the name, the description and the tags of a project. change gets the stored project, within
 // the transaction, so that two changes at the same time do not undo each other.
-func (s *Projects) Change(a *Actor, id string, change func(*record.Project) error) (*record.Project, error) {
+func (s *Projects) Change(a *rights.Actor, id string, change func(*record.Project) error) (*record.Project, error) {
 	return s.put(a, id, func(tx *store.Tx) (*record.Project, bool, error) {
-		p, o, err := a.project(tx, id)
+		p, o, err := a.Project(tx, id)
 		if err != nil {
 			return nil, false, err
 		}
-		granted, err := a.projectRights(tx, p)
+		granted, err := a.ProjectRights(tx, p)
 		if err != nil {
 			return nil, false, err
 		}
-		may := granted.Settings == "update" || granted.Settings == "delete" || a.manages(o, manageProjects)
+		may := granted.Settings == "update" || granted.Settings == "delete" || a.Manages(o, rights.ManageProjects)
 		return p, may, change(p)
 	})
 }
 
 // put stores the project that make returns, if the actor may change it.
-func (s *Projects) put(a *Actor, object string, make func(*store.Tx) (p *record.Project, may bool, err error),
+func (s *Projects) put(a *rights.Actor, object string, make func(*store.Tx) (p *record.Project, may bool, err error),
 ) (p *record.Project, err error) {
 	err = s.audited(a, "project.put", object, func(tx *store.Tx) error {
 		var may bool
@@ -337,17 +302,17 @@ func (s *Projects) put(a *Actor, object string, make func(*store.Tx) (p *record.
 }
 
 // Delete removes a project that has no workspaces.
-func (s *Projects) Delete(a *Actor, id string) error {
+func (s *Projects) Delete(a *rights.Actor, id string) error {
 	return s.audited(a, "project.delete", id, func(tx *store.Tx) error {
-		p, o, err := a.project(tx, id)
+		p, o, err := a.Project(tx, id)
 		if err != nil {
 			return err
 		}
-		granted, err := a.projectRights(tx, p)
+		granted, err := a.ProjectRights(tx, p)
 		switch {
 		case err != nil:
 			return err
-		case granted.Settings != "delete" && !a.manages(o, manageProjects):
+		case granted.Settings != "delete" && !a.Manages(o, rights.ManageProjects):
 			return tables.Forbidden("you are not allowed to change projects of %s", o.Name)
 		case o.DefaultProject == p.ID:
 			return tables.Conflict("the default project cannot be deleted")

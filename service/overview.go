@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -47,9 +48,9 @@ type Overview struct {
 
 // Overviews returns the workspaces of an organization that the actor may see and that match the filter. The
 // ones that need a person come first; the others are sorted by name.
-func (s *Workspaces) Overviews(a *Actor, organization string, f WorkspaceFilter) (out []*Overview, err error) {
+func (s *Workspaces) Overviews(a *rights.Actor, organization string, f WorkspaceFilter) (out []*Overview, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		o, err := a.organization(tx, organization)
+		o, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
 		}
@@ -61,7 +62,7 @@ func (s *Workspaces) Overviews(a *Actor, organization string, f WorkspaceFilter)
 			if !f.matches(w) {
 				continue
 			}
-			p, err := a.permissions(tx, w)
+			p, err := a.Permissions(tx, w)
 			if err != nil {
 				return err
 			}
@@ -81,9 +82,9 @@ func (s *Workspaces) Overviews(a *Actor, organization string, f WorkspaceFilter)
 }
 
 // OverviewOf returns the overview of one workspace.
-func (s *Workspaces) OverviewOf(a *Actor, id string) (v *Overview, err error) {
+func (s *Workspaces) OverviewOf(a *rights.Actor, id string) (v *Overview, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		w, p, err := a.workspace(tx, id)
+		w, p, err := a.Workspace(tx, id)
 		if err == nil {
 			v, err = overview(tx, &WorkspaceView{*w, p})
 		}
@@ -104,7 +105,7 @@ func overview(tx *store.Tx, w *WorkspaceView) (*Overview, error) {
 			v.Attention = LockedByPerson
 		}
 	}
-	if needReadState.has(w.Permissions) {
+	if rights.ReadState.Has(w.Permissions) {
 		if v.Drifted, err = driftCount(tx, &w.Workspace); err != nil {
 			return nil, err
 		}
@@ -112,7 +113,7 @@ func overview(tx *store.Tx, w *WorkspaceView) (*Overview, error) {
 			v.Attention = max(v.Attention, HasDrifted)
 		}
 	}
-	if !needReadRuns.has(w.Permissions) {
+	if !rights.ReadRuns.Has(w.Permissions) {
 		return v, nil
 	}
 	id := w.CurrentRun
@@ -149,7 +150,7 @@ func attentionOf(r *record.Run, w *record.Workspace) Attention {
 
 // NameOf returns the name of a user if the actor and the user are in the same organization, and the ID
 // otherwise.
-func (s *Users) NameOf(a *Actor, id string) string {
+func (s *Users) NameOf(a *rights.Actor, id string) string {
 	if id == "" {
 		return "the service"
 	}

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -17,7 +18,7 @@ const (
 )
 
 // SetPassword sets the password of a user. Users may set their own; administrators may set that of anybody.
-func (s *Users) SetPassword(a *Actor, user, password string) error {
+func (s *Users) SetPassword(a *rights.Actor, user, password string) error {
 	if len(password) < 12 || len(password) > 72 {
 		return tables.Invalid("A password must have between 12 and 72 bytes")
 	}
@@ -26,7 +27,7 @@ func (s *Users) SetPassword(a *Actor, user, password string) error {
 		return err
 	}
 	return s.audited(a, "user.password", user, func(tx *store.Tx) error {
-		if !a.admin() && (a.User == nil || a.User.ID != user) {
+		if !a.Admin() && (a.User == nil || a.User.ID != user) {
 			return tables.NotFound("there is no user %q whose password you may set", user)
 		}
 		u, err := tables.Users.Get(tx, user)
@@ -79,7 +80,7 @@ func (s *Logins) issue(user, from, description string, term time.Duration) (stri
 		if err != nil {
 			return err
 		}
-		if err := s.note(tx, &Actor{Token: kept, User: u, From: from}, "login", u.Name, "done"); err != nil {
+		if err := s.note(tx, &rights.Actor{Token: kept, User: u, From: from}, "login", u.Name, "done"); err != nil {
 			return err
 		}
 		return tables.Tokens.Put(tx, kept)

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -23,7 +24,7 @@ type Plans struct {
 
 // JSON returns the JSON document of a plan. The error is ErrNotFound if there is none; ready is false if
 // there is none yet.
-func (s *Plans) JSON(ctx context.Context, a *Actor, phase string, redacted bool) (data []byte, ready bool,
+func (s *Plans) JSON(ctx context.Context, a *rights.Actor, phase string, redacted bool) (data []byte, ready bool,
 	err error) {
 	v, err := s.runs.OfPhase(a, phase)
 	if err != nil {
@@ -35,7 +36,7 @@ func (s *Plans) JSON(ctx context.Context, a *Actor, phase string, redacted bool)
 	switch {
 	case redacted:
 		data, err = s.store.ReadAll(planRedactedFile(&v.Run))
-	case !needReadState.has(v.Permissions):
+	case !rights.ReadState.Has(v.Permissions):
 		return nil, true, tables.NotFound("there is no such document, or you have no access to it")
 	default:
 		data, err = s.wholeJSON(ctx, &v.Run)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/outline"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/skim"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
@@ -29,10 +30,10 @@ type Resource struct {
 
 // Resources returns the managed resource instances of a workspace's current state, in the order of the state; none
 // if there is no state, or if the configuration encrypts it.
-func (s *States) Resources(a *Actor, workspace string) (out []*Resource, err error) {
+func (s *States) Resources(a *rights.Actor, workspace string) (out []*Resource, err error) {
 	var v *record.StateVersion
 	err = s.store.View(func(tx *store.Tx) error {
-		w, err := a.allowed(tx, workspace, needReadState)
+		w, err := a.Allowed(tx, workspace, rights.ReadState)
 		if err == nil && w.CurrentState != "" {
 			v, err = tables.StateVersions.Get(tx, w.CurrentState)
 		}

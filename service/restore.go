@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -15,13 +16,13 @@ import (
 // Restore makes the content of an earlier state version current again: as a new version with the next
 // serial. It changes no real object; the next plan shows the differences. The error is ErrConflict if another
 // actor or a run has locked the workspace.
-func (s *States) Restore(a *Actor, id string) (out *record.StateVersion, err error) {
+func (s *States) Restore(a *rights.Actor, id string) (out *record.StateVersion, err error) {
 	var old, current *record.StateVersion
 	check := func(tx *store.Tx) (*record.Workspace, error) {
-		if old, err = a.stateVersion(tx, id, needReadState); err != nil {
+		if old, err = a.StateVersion(tx, id, rights.ReadState); err != nil {
 			return nil, err
 		}
-		w, err := a.allowed(tx, old.Workspace, needWriteState)
+		w, err := a.Allowed(tx, old.Workspace, rights.WriteState)
 		if err != nil {
 			return nil, err
 		}
@@ -33,7 +34,7 @@ func (s *States) Restore(a *Actor, id string) (out *record.StateVersion, err err
 				"it a new serial. Download it, and push it with the command line", id)
 		case w.CurrentState == id:
 			return nil, tables.Conflict("the state version %s is the current one", id)
-		case w.Lock.Held() && (w.Lock.Kind != a.kind() || w.Lock.ID != a.ID()):
+		case w.Lock.Held() && (w.Lock.Kind != a.LockKind() || w.Lock.ID != a.ID()):
 			return nil, tables.Conflict("%s", tables.LockedBy(tx, w))
 		}
 		current, err = tables.StateVersions.Get(tx, w.CurrentState)
@@ -84,7 +85,7 @@ func (s *States) Restore(a *Actor, id string) (out *record.StateVersion, err err
 }
 
 // refuse records in the audit log that a request was refused before it took effect, and returns the reason.
-func (s *shared) refuse(a *Actor, action, object string, reason error) error {
+func (s *shared) refuse(a *rights.Actor, action, object string, reason error) error {
 	return s.audited(a, action, object, func(*store.Tx) error { return reason })
 }
 

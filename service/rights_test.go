@@ -10,12 +10,13 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // member creates a user with a token, in a team with a role on a workspace or a project.
-func member(t *testing.T, h *servicetest.Harness, name, role, on string) *service.Actor {
+func member(t *testing.T, h *servicetest.Harness, name, role, on string) *rights.Actor {
 	t.Helper()
 	u, err := h.Users.Create(h.Admin, name, "", false)
 	if err != nil {
@@ -78,37 +79,37 @@ func TestARoleAllowsWhatItSaysAndNoMore(t *testing.T) {
 		member(t, h, "writer", "write", w.ID)
 	attempts := []struct {
 		what  string
-		try   func(*service.Actor) error
+		try   func(*rights.Actor) error
 		needs string
 	}{
-		{"read a run", func(a *service.Actor) error { _, err := h.Runs.Find(a, r.ID); return err }, "read"},
-		{"read variables", func(a *service.Actor) error { _, err := h.Variables.List(a, w.ID); return err }, "read"},
-		{"queue a run", func(a *service.Actor) error {
+		{"read a run", func(a *rights.Actor) error { _, err := h.Runs.Find(a, r.ID); return err }, "read"},
+		{"read variables", func(a *rights.Actor) error { _, err := h.Variables.List(a, w.ID); return err }, "read"},
+		{"queue a run", func(a *rights.Actor) error {
 			_,
 				err := h.Runs.Create(a, w.ID, record.Run{Refresh: true})
 			return err
 		}, "plan"},
-		{"queue one that applies by itself", func(a *service.Actor) error {
+		{"queue one that applies by itself", func(a *rights.Actor) error {
 			_, err := h.Runs.Create(a, w.ID, record.Run{Refresh: true, AutoApply: true})
 			return err
 		}, "write"},
-		{"set a variable", func(a *service.Actor) error {
+		{"set a variable", func(a *rights.Actor) error {
 			_, err := h.Variables.Put(a, w.ID, "", service.VariableSettings{Key: servicetest.Ptr("k" + a.User.Name)})
 			return err
 		}, "write"},
-		{"delete the workspace", func(a *service.Actor) error { return h.Workspaces.Delete(a, w.ID, true) }, "admin"},
-		{"change settings", func(a *service.Actor) error {
+		{"delete the workspace", func(a *rights.Actor) error { return h.Workspaces.Delete(a, w.ID, true) }, "admin"},
+		{"change settings", func(a *rights.Actor) error {
 			_, err := h.Workspaces.Change(a, w.ID, service.WorkspaceSettings{AutoApply: servicetest.Ptr(true)})
 			return err
 		}, "admin"},
-		{"grant access", func(a *service.Actor) error {
+		{"grant access", func(a *rights.Actor) error {
 			_, err := h.TeamAccess.Create(a, record.Access{Team: "team-x", On: w.ID, Role: "admin"})
 			return err
 		}, "admin"},
-		{"confirm", func(a *service.Actor) error { return h.Runs.Confirm(a, r.ID, "") }, "write"},
+		{"confirm", func(a *rights.Actor) error { return h.Runs.Confirm(a, r.ID, "") }, "write"},
 	}
 	rank := map[string]int{"read": 0, "plan": 1, "write": 2, "admin": 3}
-	for role, a := range map[string]*service.Actor{"read": reader, "plan": planner, "write": writer} {
+	for role, a := range map[string]*rights.Actor{"read": reader, "plan": planner, "write": writer} {
 		for _, try := range attempts {
 			err := try.try(a)
 			if allowed := rank[role] >= rank[try.needs]; allowed == errors.Is(err, tables.ErrForbidden) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 )
 
@@ -16,7 +17,7 @@ type LogPart struct {
 
 // Before returns up to limit bytes of a phase's log that end at an offset; a negative offset means the end
 // of the log. It does not wait: a log that has not begun is empty.
-func (s *Logs) Before(ctx context.Context, a *Actor, phase string, end int64, limit int) (p LogPart,
+func (s *Logs) Before(ctx context.Context, a *rights.Actor, phase string, end int64, limit int) (p LogPart,
 	err error) {
 	if _, err := s.runs.OfPhase(a, phase); err != nil {
 		return p, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -23,9 +24,9 @@ type Runs struct {
 
 // Create queues a run of a workspace. It takes the fields of r that a client may set, and sets the others.
 // If the same actor repeats the request within seconds, it returns the same run, as long as that has not ended.
-func (s *Runs) Create(a *Actor, workspace string, r record.Run) (out *record.Run, err error) {
+func (s *Runs) Create(a *rights.Actor, workspace string, r record.Run) (out *record.Run, err error) {
 	err = s.audited(a, "run.create", workspace, func(tx *store.Tx) error {
-		w, err := a.allowed(tx, workspace, needPlan)
+		w, err := a.Allowed(tx, workspace, rights.Plan)
 		if err != nil {
 			return err
 		}
@@ -43,7 +44,7 @@ func (s *Runs) Create(a *Actor, workspace string, r record.Run) (out *record.Run
 }
 
 // check completes and validates a client's request for a run.
-func (s *Runs) check(tx *store.Tx, a *Actor, w *record.Workspace, r *record.Run) error {
+func (s *Runs) check(tx *store.Tx, a *rights.Actor, w *record.Workspace, r *record.Run) error {
 	if r.Configuration == "" {
 		if r.Configuration = w.CurrentConfiguration; r.Configuration == "" {
 			return tables.Invalid("Configuration version is missing: upload a configuration to the workspace first")
@@ -71,14 +72,14 @@ func (s *Runs) check(tx *store.Tx, a *Actor, w *record.Workspace, r *record.Run)
 			"configuration for")
 	}
 	if r.AutoApply || w.AutoApply && !r.PlanOnly {
-		p, err := a.permissions(tx, w)
+		p, err := a.Permissions(tx, w)
 		if err != nil {
 			return err
 		}
-		if r.AutoApply && !needApply.has(p) {
-			return tables.Forbidden("you are not allowed to %s", needApply.what)
+		if r.AutoApply && !rights.Apply.Has(p) {
+			return tables.Forbidden("you are not allowed to %s", rights.Apply.What)
 		}
-		r.AutoApply = r.AutoApply || w.AutoApply && !r.SavePlan && needApply.has(p)
+		r.AutoApply = r.AutoApply || w.AutoApply && !r.SavePlan && rights.Apply.Has(p)
 	}
 	return nil
 }
@@ -88,7 +89,7 @@ const maxRepeated = 100
 
 // same returns the run that the same request created moments ago, or nil. Other runs may have been created
 // since.
-func (s *Runs) same(tx *store.Tx, a *Actor, w *record.Workspace, r *record.Run) *record.Run {
+func (s *Runs) same(tx *store.Tx, a *rights.Actor, w *record.Workspace, r *record.Run) *record.Run {
 	for _, id := range tables.Runs.Newest(tx, "workspace", maxRepeated, w.ID) {
 		last, err := tables.Runs.Get(tx, id)
 		if err != nil || s.now().Sub(last.CreatedAt) >= repeated {
@@ -159,16 +160,16 @@ type RunView struct {
 }
 
 // Find returns a run.
-func (s *Runs) Find(a *Actor, id string) (v *RunView, err error) {
+func (s *Runs) Find(a *rights.Actor, id string) (v *RunView, err error) {
 	err = s.store.View(func(tx *store.Tx) error { v, err = runView(tx, a, id); return err })
 	return v, tables.Translated(err)
 }
 
-func runView(tx *store.Tx, a *Actor, id string) (*RunView, error) {
+func runView(tx *store.Tx, a *rights.Actor, id string) (*RunView, error) {
 	r, err := tables.Runs.Look(tx, id)
 	if err == nil {
-		w, p, err := a.workspace(tx, r.Workspace)
-		if err == nil && needReadRuns.has(p) {
+		w, p, err := a.Workspace(tx, r.Workspace)
+		if err == nil && rights.ReadRuns.Has(p) {
 			return &RunView{*r, &WorkspaceView{*w, p}, p}, nil
 		}
 	}
@@ -176,7 +177,7 @@ func runView(tx *store.Tx, a *Actor, id string) (*RunView, error) {
 }
 
 // OfPhase returns the run of a plan or an apply.
-func (s *Runs) OfPhase(a *Actor, phase string) (v *RunView, err error) {
+func (s *Runs) OfPhase(a *rights.Actor, phase string) (v *RunView, err error) {
 	index := "plan"
 	if strings.HasPrefix(phase, "apply-") {
 		index = "apply"
@@ -195,14 +196,14 @@ func (s *Runs) OfPhase(a *Actor, phase string) (v *RunView, err error) {
 }
 
 // List returns the runs of a workspace, newest first.
-func (s *Runs) List(a *Actor, workspace string, limit int) (out []*RunView, err error) {
+func (s *Runs) List(a *rights.Actor, workspace string, limit int) (out []*RunView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		w, p, err := a.workspace(tx, workspace)
+		w, p, err := a.Workspace(tx, workspace)
 		if err != nil {
 			return err
 		}
-		if !needReadRuns.has(p) {
-			return tables.Forbidden("you are not allowed to %s", needReadRuns.what)
+		if !rights.ReadRuns.Has(p) {
+			return tables.Forbidden("you are not allowed to %s", rights.ReadRuns.What)
 		}
 		for _, id := range tables.Runs.Newest(tx, "workspace", limit, workspace) {
 			r, err := tables.Runs.Get(tx, id)
@@ -217,21 +218,21 @@ func (s *Runs) List(a *Actor, workspace string, limit int) (out []*RunView, err 
 }
 
 // OfOrganization returns up to limit runs of an organization that the actor may see, newest first.
-func (s *Runs) OfOrganization(a *Actor, organization string, limit int) (out []*RunView, err error) {
+func (s *Runs) OfOrganization(a *rights.Actor, organization string, limit int) (out []*RunView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		o, err := a.organization(tx, organization)
+		o, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
 		}
 		for _, id := range tables.Workspaces.List(tx, "organization", strings.ToLower(o.Name)) {
-			w, p, err := a.workspace(tx, id)
+			w, p, err := a.Workspace(tx, id)
 			if errors.Is(err, tables.ErrNotFound) {
 				continue
 			}
 			if err != nil {
 				return err
 			}
-			if !needReadRuns.has(p) {
+			if !rights.ReadRuns.Has(p) {
 				continue
 			}
 			for _, id := range tables.Runs.Newest(tx, "workspace", limit, w.ID) {
@@ -254,7 +255,7 @@ func (s *Runs) OfOrganization(a *Actor, organization string, limit int) (out []*
 }
 
 // History returns the history of a run, oldest entry first.
-func (s *Runs) History(a *Actor, id string) (out []*record.RunNote, err error) {
+func (s *Runs) History(a *rights.Actor, id string) (out []*record.RunNote, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if _, err := runView(tx, a, id); err != nil {
 			return err
@@ -266,7 +267,7 @@ func (s *Runs) History(a *Actor, id string) (out []*record.RunNote, err error) {
 }
 
 // Comments returns the comments on a run, oldest first.
-func (s *Runs) Comments(a *Actor, id string) (out []*record.Comment, err error) {
+func (s *Runs) Comments(a *rights.Actor, id string) (out []*record.Comment, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if _, err := runView(tx, a, id); err != nil {
 			return err
@@ -278,7 +279,7 @@ func (s *Runs) Comments(a *Actor, id string) (out []*record.Comment, err error) 
 }
 
 // FindComment returns a comment.
-func (s *Runs) FindComment(a *Actor, id string) (c *record.Comment, err error) {
+func (s *Runs) FindComment(a *rights.Actor, id string) (c *record.Comment, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if c, err = tables.Comments.Get(tx, id); err == nil {
 			_, err = runView(tx, a, c.Run)
@@ -292,7 +293,7 @@ func (s *Runs) FindComment(a *Actor, id string) (c *record.Comment, err error) {
 }
 
 // FindNote returns an entry of a run's history.
-func (s *Runs) FindNote(a *Actor, id string) (n *record.RunNote, err error) {
+func (s *Runs) FindNote(a *rights.Actor, id string) (n *record.RunNote, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if n, err = tables.RunNotes.Get(tx, id); err == nil {
 			_, err = runView(tx, a, n.Run)
@@ -306,7 +307,7 @@ func (s *Runs) FindNote(a *Actor, id string) (n *record.RunNote, err error) {
 }
 
 // Comment adds a comment to a run.
-func (s *Runs) Comment(a *Actor, id, body string) (c *record.Comment, err error) {
+func (s *Runs) Comment(a *rights.Actor, id, body string) (c *record.Comment, err error) {
 	if strings.TrimSpace(body) == "" || len(body) > 64<<10 {
 		return nil, tables.Invalid("Body must have between 1 byte and 64 KiB")
 	}
@@ -320,7 +321,7 @@ func (s *Runs) Comment(a *Actor, id, body string) (c *record.Comment, err error)
 	return c, err
 }
 
-func (s *Runs) say(tx *store.Tx, a *Actor, run, body string) (*record.Comment, error) {
+func (s *Runs) say(tx *store.Tx, a *rights.Actor, run, body string) (*record.Comment, error) {
 	c := &record.Comment{ID: tables.NewID("wsc"), Run: run, Body: body, Actor: a.ID(), CreatedAt: s.now().UTC()}
 	n := &record.RunNote{ID: tables.NewID("re"), Run: run, Action: "commented", Actor: a.ID(), Comment: c.ID,
 		CreatedAt: c.CreatedAt}

@@ -4,29 +4,30 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Confirm approves the plan of a run; it is applied when the workspace's queue allows.
-func (s *Runs) Confirm(a *Actor, id, comment string) error {
-	return s.act(a, "run.apply", id, comment, needApply, func(tx *store.Tx, r *record.Run) error {
+func (s *Runs) Confirm(a *rights.Actor, id, comment string) error {
+	return s.act(a, "run.apply", id, comment, rights.Apply, func(tx *store.Tx, r *record.Run) error {
 		r.ConfirmedBy = a.ID()
 		return s.transitions.enter(tx, r, record.EventConfirmed, 0, a.ID())
 	})
 }
 
 // Discard discards the plan of a run: it will not be applied.
-func (s *Runs) Discard(a *Actor, id, comment string) error {
-	return s.act(a, "run.discard", id, comment, needApply, func(tx *store.Tx, r *record.Run) error {
+func (s *Runs) Discard(a *rights.Actor, id, comment string) error {
+	return s.act(a, "run.discard", id, comment, rights.Apply, func(tx *store.Tx, r *record.Run) error {
 		return s.transitions.enter(tx, r, record.EventDiscarded, 0, a.ID())
 	})
 }
 
 // Cancel cancels a run: at once if no phase of it is in progress; otherwise the phase is stopped as by an
 // interrupt.
-func (s *Runs) Cancel(a *Actor, id, comment string) error {
-	return s.act(a, "run.cancel", id, comment, needPlan, func(tx *store.Tx, r *record.Run) error {
+func (s *Runs) Cancel(a *rights.Actor, id, comment string) error {
+	return s.act(a, "run.cancel", id, comment, rights.Plan, func(tx *store.Tx, r *record.Run) error {
 		if !r.Status.Cancelable() {
 			return tables.Conflict("the run is %s and cannot be canceled", r.Status)
 		}
@@ -51,8 +52,8 @@ func (s *Runs) Cancel(a *Actor, id, comment string) error {
 }
 
 // ForceCancel abandons a run that has not ended since it was canceled: its running operations become in doubt.
-func (s *Runs) ForceCancel(a *Actor, id, comment string) error {
-	return s.act(a, "run.force-cancel", id, comment, needAdmin, func(tx *store.Tx, r *record.Run) error {
+func (s *Runs) ForceCancel(a *rights.Actor, id, comment string) error {
+	return s.act(a, "run.force-cancel", id, comment, rights.Administer, func(tx *store.Tx, r *record.Run) error {
 		if !s.ForceCancelable(r) {
 			return tables.Conflict("the run cannot be force-canceled: cancel it first, and wait %s", s.forceCancelAfter)
 		}
@@ -74,8 +75,8 @@ func (s *Runs) ForceCancelAt(r *record.Run) time.Time {
 // ForceExecute discards the earlier runs of the workspace that a pending run waits for, so that it is planned next.
 // The error is ErrConflict if the run does not wait for another one, or if one before it is in progress: that one
 // must be canceled.
-func (s *Runs) ForceExecute(a *Actor, id string) error {
-	return s.act(a, "run.force-execute", id, "", needApply, func(tx *store.Tx, r *record.Run) error {
+func (s *Runs) ForceExecute(a *rights.Actor, id string) error {
+	return s.act(a, "run.force-execute", id, "", rights.Apply, func(tx *store.Tx, r *record.Run) error {
 		if r.Status != record.Pending {
 			return tables.Conflict("the run is %s, and only a pending one can be executed by force", r.Status)
 		}
@@ -116,14 +117,15 @@ func (s *Runs) ForceExecute(a *Actor, id string) error {
 }
 
 // act changes a run on behalf of an actor who needs a right.
-func (s *Runs) act(a *Actor, action, id, comment string, n need, change func(*store.Tx, *record.Run) error) error {
+func (s *Runs) act(a *rights.Actor, action, id, comment string, n rights.Right, change func(*store.Tx,
+	*record.Run) error) error {
 	return s.audited(a, action, id, func(tx *store.Tx) error {
 		v, err := runView(tx, a, id)
 		if err != nil {
 			return err
 		}
-		if !n.has(v.Permissions) {
-			return tables.Forbidden("you are not allowed to %s", n.what)
+		if !n.Has(v.Permissions) {
+			return tables.Forbidden("you are not allowed to %s", n.What)
 		}
 		r := v.Run
 		if err := change(tx, &r); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -18,10 +19,10 @@ type RunTriggerView struct {
 }
 
 // viewTrigger returns a trigger if the actor may see both workspaces.
-func viewTrigger(tx *store.Tx, a *Actor, t *record.RunTrigger) (*RunTriggerView, error) {
+func viewTrigger(tx *store.Tx, a *rights.Actor, t *record.RunTrigger) (*RunTriggerView, error) {
 	v := &RunTriggerView{RunTrigger: *t}
 	for id, to := range map[string]**WorkspaceView{t.Workspace: &v.Target, t.Source: &v.Origin} {
-		w, p, err := a.workspace(tx, id)
+		w, p, err := a.Workspace(tx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -37,13 +38,13 @@ type RunTriggers struct {
 
 // List returns the triggers of a workspace: those that create runs in it or, with outbound, those by which its
 // runs create runs in others.
-func (s *RunTriggers) List(a *Actor, workspace string, outbound bool) (out []*RunTriggerView, err error) {
+func (s *RunTriggers) List(a *rights.Actor, workspace string, outbound bool) (out []*RunTriggerView, err error) {
 	index := "workspace"
 	if outbound {
 		index = "source"
 	}
 	err = s.store.View(func(tx *store.Tx) error {
-		w, err := a.allowed(tx, workspace, needReadRuns)
+		w, err := a.Allowed(tx, workspace, rights.ReadRuns)
 		if err != nil {
 			return err
 		}
@@ -64,7 +65,7 @@ func (s *RunTriggers) List(a *Actor, workspace string, outbound bool) (out []*Ru
 }
 
 // Find returns a run trigger.
-func (s *RunTriggers) Find(a *Actor, id string) (v *RunTriggerView, err error) {
+func (s *RunTriggers) Find(a *rights.Actor, id string) (v *RunTriggerView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		t, err := tables.RunTriggers.Get(tx, id)
 		if err == nil {
@@ -80,13 +81,13 @@ func (s *RunTriggers) Find(a *Actor, id string) (v *RunTriggerView, err error) {
 
 // Create makes each run that is applied in the workspace source create a run in another workspace, which uses
 // the current configuration there. Chains of triggers must not lead back: they would create runs for ever.
-func (s *RunTriggers) Create(a *Actor, workspace, source string) (v *RunTriggerView, err error) {
+func (s *RunTriggers) Create(a *rights.Actor, workspace, source string) (v *RunTriggerView, err error) {
 	err = s.audited(a, "run-trigger.create", workspace, func(tx *store.Tx) error {
-		w, err := a.allowed(tx, workspace, needAdmin)
+		w, err := a.Allowed(tx, workspace, rights.Administer)
 		if err != nil {
 			return err
 		}
-		from, err := a.allowed(tx, source, needReadRuns)
+		from, err := a.Allowed(tx, source, rights.ReadRuns)
 		if errors.Is(err, tables.ErrNotFound) || err == nil && from.Organization != w.Organization {
 			return tables.Invalid("Sourceable must be a workspace of the organization whose runs you may read")
 		}
@@ -148,7 +149,7 @@ func triggersLeadTo(tx *store.Tx, from, to string, seen map[string]bool) (bool, 
 }
 
 // Delete removes a run trigger.
-func (s *RunTriggers) Delete(a *Actor, id string) error {
+func (s *RunTriggers) Delete(a *rights.Actor, id string) error {
 	return s.audited(a, "run-trigger.delete", id, func(tx *store.Tx) error {
 		t, err := tables.RunTriggers.Get(tx, id)
 		if err == nil {
@@ -157,7 +158,7 @@ func (s *RunTriggers) Delete(a *Actor, id string) error {
 		if err != nil {
 			return tables.NotFound("there is no run trigger %q, or you have no access to it", id)
 		}
-		if _, err := a.allowed(tx, t.Workspace, needAdmin); err != nil {
+		if _, err := a.Allowed(tx, t.Workspace, rights.Administer); err != nil {
 			return err
 		}
 		return tables.RunTriggers.Delete(tx, id)

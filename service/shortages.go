@@ -10,6 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -99,7 +100,7 @@ func (x Shortage) String() string {
 
 // addHolders completes a wait with the runs that hold what it lacks. The details of a run are shown to actors who
 // may see it.
-func (s *Pools) addHolders(ctx context.Context, a *Actor, w *Wait) error {
+func (s *Pools) addHolders(ctx context.Context, a *rights.Actor, w *Wait) error {
 	if s.capacity == nil || !slices.ContainsFunc(w.Shortages, func(x Shortage) bool { return x.Kind != "worker" }) {
 		return nil
 	}

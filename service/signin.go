@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -49,7 +50,7 @@ func (s *Logins) SignIn(p Person, organization, from string) (user string, err e
 			return tables.Forbidden("you are in no group that has a team here, and nobody has invited you")
 		}
 		user = u.ID
-		return s.note(tx, &Actor{Token: &record.Token{Kind: record.TokenUser, Owner: u.ID}, User: u, From: from},
+		return s.note(tx, &rights.Actor{Token: &record.Token{Kind: record.TokenUser, Owner: u.ID}, User: u, From: from},
 			"sign-in", u.Name, "done")
 	}))
 	return user, err

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -40,10 +41,10 @@ type States struct {
 // Create creates a version of a state, which becomes the current one when its content has arrived. The
 // error is ErrConflict if the actor does not hold the lock of the workspace, or if the version does not follow
 // the current one.
-func (s *States) Create(a *Actor, workspace string, n NewState) (*record.StateVersion, error) {
+func (s *States) Create(a *rights.Actor, workspace string, n NewState) (*record.StateVersion, error) {
 	var out *record.StateVersion
 	err := s.audited(a, "state.create", workspace, func(tx *store.Tx) error {
-		w, err := a.allowed(tx, workspace, needWriteState)
+		w, err := a.Allowed(tx, workspace, rights.WriteState)
 		if err != nil {
 			return err
 		}
@@ -92,22 +93,22 @@ func (s *States) Create(a *Actor, workspace string, n NewState) (*record.StateVe
 }
 
 // MayCreate checks that the actor may write the state of a workspace.
-func (s *States) MayCreate(a *Actor, workspace string) error {
+func (s *States) MayCreate(a *rights.Actor, workspace string) error {
 	return tables.Translated(s.store.View(func(tx *store.Tx) error {
-		_, err := a.allowed(tx, workspace, needWriteState)
+		_, err := a.Allowed(tx, workspace, rights.WriteState)
 		return err
 	}))
 }
 
 // mayWrite checks that the workspace is locked by the actor, or by the given run.
-func (s *States) mayWrite(tx *store.Tx, a *Actor, w *record.Workspace, run string) error {
+func (s *States) mayWrite(tx *store.Tx, a *rights.Actor, w *record.Workspace, run string) error {
 	l := w.Lock
 	switch {
 	case !l.Held():
 		return tables.Conflict("lock the workspace before changing its state")
-	case l.Kind == "run" && (a.run != nil && a.run.ID == l.ID || run == l.ID):
+	case l.Kind == "run" && (a.Run != nil && a.Run.ID == l.ID || run == l.ID):
 		return nil
-	case l.Kind == a.kind() && l.ID == a.ID():
+	case l.Kind == a.LockKind() && l.ID == a.ID():
 		return nil
 	}
 	return tables.Conflict("%s", tables.LockedBy(tx, w))
@@ -274,24 +275,15 @@ func (s *States) uploaded(secret string) (v *record.StateVersion, err error) {
 }
 
 // Find returns a version of a state.
-func (s *States) Find(a *Actor, id string) (v *record.StateVersion, err error) {
-	err = s.store.View(func(tx *store.Tx) error { v, err = a.stateVersion(tx, id, needOutputs); return err })
+func (s *States) Find(a *rights.Actor, id string) (v *record.StateVersion, err error) {
+	err = s.store.View(func(tx *store.Tx) error { v, err = a.StateVersion(tx, id, rights.ReadOutputs); return err })
 	return v, tables.Translated(err)
 }
 
-func (a *Actor) stateVersion(tx *store.Tx, id string, n need) (*record.StateVersion, error) {
-	v, err := tables.StateVersions.Get(tx, id)
-	if err != nil {
-		return nil, tables.NotFound("there is no state version %q, or you have no access to it", id)
-	}
-	_, err = a.allowed(tx, v.Workspace, n)
-	return v, err
-}
-
 // Current returns the current version of a workspace's state. The error is ErrNotFound if there is none.
-func (s *States) Current(a *Actor, workspace string) (v *record.StateVersion, err error) {
+func (s *States) Current(a *rights.Actor, workspace string) (v *record.StateVersion, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		w, err := a.allowed(tx, workspace, needOutputs)
+		w, err := a.Allowed(tx, workspace, rights.ReadOutputs)
 		if err != nil {
 			return err
 		}
@@ -305,9 +297,9 @@ func (s *States) Current(a *Actor, workspace string) (v *record.StateVersion, er
 }
 
 // List returns the versions of a workspace's state, newest first.
-func (s *States) List(a *Actor, workspace string) (out []*record.StateVersion, err error) {
+func (s *States) List(a *rights.Actor, workspace string) (out []*record.StateVersion, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if _, err := a.allowed(tx, workspace, needOutputs); err != nil {
+		if _, err := a.Allowed(tx, workspace, rights.ReadOutputs); err != nil {
 			return err
 		}
 		for _, id := range tables.StateVersions.Newest(tx, "workspace", 10_000, workspace) {
@@ -325,10 +317,10 @@ func (s *States) List(a *Actor, workspace string) (out []*record.StateVersion, e
 }
 
 // Output returns an output of a state version, with its value.
-func (s *States) Output(a *Actor, id string) (o *record.Output, err error) {
+func (s *States) Output(a *rights.Actor, id string) (o *record.Output, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		for _, sv := range tables.StateVersions.List(tx, "output", id) {
-			v, err := a.stateVersion(tx, sv, needOutputs)
+			v, err := a.StateVersion(tx, sv, rights.ReadOutputs)
 			if err != nil {
 				return err
 			}
@@ -346,8 +338,8 @@ func (s *States) Output(a *Actor, id string) (o *record.Output, err error) {
 
 // Download returns a reader of the exact content of a version. The caller closes it. The content is
 // complete when Read returns io.EOF.
-func (s *States) Download(a *Actor, id string) (data io.ReadCloser, v *record.StateVersion, err error) {
-	err = s.store.View(func(tx *store.Tx) error { v, err = a.stateVersion(tx, id, needReadState); return err })
+func (s *States) Download(a *rights.Actor, id string) (data io.ReadCloser, v *record.StateVersion, err error) {
+	err = s.store.View(func(tx *store.Tx) error { v, err = a.StateVersion(tx, id, rights.ReadState); return err })
 	if err != nil {
 		return nil, nil, tables.Translated(err)
 	}
@@ -356,9 +348,9 @@ func (s *States) Download(a *Actor, id string) (data io.ReadCloser, v *record.St
 }
 
 // DownloadJSON returns the JSON form of a version.
-func (s *States) DownloadJSON(a *Actor, id string) (data []byte, err error) {
+func (s *States) DownloadJSON(a *rights.Actor, id string) (data []byte, err error) {
 	var v *record.StateVersion
-	err = s.store.View(func(tx *store.Tx) error { v, err = a.stateVersion(tx, id, needReadState); return err })
+	err = s.store.View(func(tx *store.Tx) error { v, err = a.StateVersion(tx, id, rights.ReadState); return err })
 	if err != nil {
 		return nil, tables.Translated(err)
 	}

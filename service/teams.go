@@ -1,11 +1,11 @@
 package service
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -17,15 +17,15 @@ type Teams struct {
 }
 
 // List returns the teams of an organization.
-func (s *Teams) List(a *Actor, organization string) (out []*record.Team, err error) {
+func (s *Teams) List(a *rights.Actor, organization string) (out []*record.Team, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		o, err := a.organization(tx, organization)
+		o, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
 		}
 		all, err := tables.Teams.Select(tx, "organization", strings.ToLower(o.Name))
 		for _, t := range all {
-			if a.knows(t, o) {
+			if a.KnowsTeam(t, o) {
 				out = append(out, t)
 			}
 		}
@@ -34,23 +34,14 @@ func (s *Teams) List(a *Actor, organization string) (out []*record.Team, err err
 	return out, tables.Translated(err)
 }
 
-// knows reports whether the actor may see a team: as a member, with the right to manage teams, or, for teams
-// that are not secret, as a member of the organization.
-func (a *Actor) knows(t *record.Team, o *record.Organization) bool {
-	if t.Visibility == "organization" || a.manages(o, manageTeams) || a.manages(o, secretTeams) {
-		return true
-	}
-	return slices.ContainsFunc(a.teams, func(mine *record.Team) bool { return mine.ID == t.ID })
-}
-
 // Find returns a team.
-func (s *Teams) Find(a *Actor, id string) (t *record.Team, err error) {
-	err = s.store.View(func(tx *store.Tx) error { t, _, err = a.team(tx, id); return err })
+func (s *Teams) Find(a *rights.Actor, id string) (t *record.Team, err error) {
+	err = s.store.View(func(tx *store.Tx) error { t, _, err = a.Team(tx, id); return err })
 	return t, tables.Translated(err)
 }
 
 // Named returns the team of an organization with a name.
-func (s *Teams) Named(a *Actor, organization, name string) (*record.Team, error) {
+func (s *Teams) Named(a *rights.Actor, organization, name string) (*record.Team, error) {
 	all, err := s.List(a, organization)
 	if err != nil {
 		return nil, err
@@ -64,28 +55,18 @@ func (s *Teams) Named(a *Actor, organization, name string) (*record.Team, error)
 }
 
 // OfUser returns the teams of a user, in all organizations.
-func (s *Teams) OfUser(a *Actor, user string) (out []*record.Team, err error) {
-	if !a.admin() {
+func (s *Teams) OfUser(a *rights.Actor, user string) (out []*record.Team, err error) {
+	if !a.Admin() {
 		return nil, tables.Forbidden("only administrators of the service may list the teams of users")
 	}
 	err = s.store.View(func(tx *store.Tx) error { out, err = tables.Teams.Select(tx, "user", user); return err })
 	return out, tables.Translated(err)
 }
 
-func (a *Actor) team(tx *store.Tx, id string) (*record.Team, *record.Organization, error) {
-	t, err := tables.Teams.Get(tx, id)
-	if err == nil {
-		if o, err := a.organization(tx, t.Organization); err == nil && a.knows(t, o) {
-			return t, o, nil
-		}
-	}
-	return nil, nil, tables.NotFound("there is no team %q, or you have no access to it", id)
-}
-
 // Create creates a team.
-func (s *Teams) Create(a *Actor, t record.Team) (*record.Team, error) {
+func (s *Teams) Create(a *rights.Actor, t record.Team) (*record.Team, error) {
 	return s.put(a, t.Name, func(tx *store.Tx) (*record.Team, *record.Organization, error) {
-		o, err := a.organization(tx, t.Organization)
+		o, err := a.Organization(tx, t.Organization)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -96,13 +77,13 @@ func (s *Teams) Create(a *Actor, t record.Team) (*record.Team, error) {
 
 // Change changes the name of a team, its group and its rights in the organization. change gets the stored team,
 // within the transaction, so that two changes at the same time do not undo each other.
-func (s *Teams) Change(a *Actor, id string, change func(*record.Team) error) (*record.Team, error) {
+func (s *Teams) Change(a *rights.Actor, id string, change func(*record.Team) error) (*record.Team, error) {
 	return s.put(a, id, func(tx *store.Tx) (*record.Team, *record.Organization, error) {
-		t, o, err := a.team(tx, id)
+		t, o, err := a.Team(tx, id)
 		if err != nil {
 			return nil, nil, err
 		}
-		if t.ID == o.Owners && !a.owns(o) { // its group decides who the owners are
+		if t.ID == o.Owners && !a.Owns(o) { // its group decides who the owners are
 			return nil, nil, tables.Forbidden("only owners may change the owners' team of %s", o.Name)
 		}
 		return t, o, change(t)
@@ -110,7 +91,7 @@ func (s *Teams) Change(a *Actor, id string, change func(*record.Team) error) (*r
 }
 
 // put stores the team that make returns, with its organization, if the actor may change it.
-func (s *Teams) put(a *Actor, object string,
+func (s *Teams) put(a *rights.Actor, object string,
 	make func(*store.Tx) (*record.Team, *record.Organization, error)) (t *record.Team, err error) {
 	err = s.audited(a, "team.put", object, func(tx *store.Tx) error {
 		var o *record.Organization
@@ -121,9 +102,9 @@ func (s *Teams) put(a *Actor, object string,
 		switch {
 		case !record.ValidName(strings.ReplaceAll(t.Name, " ", "-")):
 			return tables.Invalid("Name must be letters, digits, spaces, - and _, and begin with a letter or a digit")
-		case !a.manages(o, manageTeams):
+		case !a.Manages(o, rights.ManageTeams):
 			return tables.Forbidden("you are not allowed to change teams of %s", o.Name)
-		case !a.manages(o, manageAccess) && (t.ManageWorkspaces || t.ManageProjects || t.ManageMembership ||
+		case !a.Manages(o, rights.ManageAccess) && (t.ManageWorkspaces || t.ManageProjects || t.ManageMembership ||
 			t.ManageTeams || t.ManageAccess || t.AccessSecretTeams || t.ReadWorkspaces || t.ReadProjects):
 			return tables.Forbidden("only owners may allow teams to manage the organization %s", o.Name)
 		case t.ID == o.Owners && t.Name != "owners":
@@ -136,13 +117,13 @@ func (s *Teams) put(a *Actor, object string,
 
 // ChangeMembers adds users to a team or removes them. names has user names, IDs of users, or IDs of
 // memberships.
-func (s *Teams) ChangeMembers(a *Actor, id string, names []string, remove bool) error {
+func (s *Teams) ChangeMembers(a *rights.Actor, id string, names []string, remove bool) error {
 	return s.audited(a, "team.members", id, func(tx *store.Tx) error {
-		t, o, err := a.team(tx, id)
+		t, o, err := a.Team(tx, id)
 		if err != nil {
 			return err
 		}
-		if !a.owns(o) && (t.ID == o.Owners || !a.manages(o, manageTeams)) {
+		if !a.Owns(o) && (t.ID == o.Owners || !a.Manages(o, rights.ManageTeams)) {
 			return tables.Forbidden("you are not allowed to change the members of this team")
 		}
 		for _, name := range names {
@@ -181,15 +162,15 @@ func (s *Teams) ChangeMembers(a *Actor, id string, names []string, remove bool) 
 }
 
 // Delete removes a team with its rights and tokens.
-func (s *Teams) Delete(a *Actor, id string) error {
+func (s *Teams) Delete(a *rights.Actor, id string) error {
 	return s.audited(a, "team.delete", id, func(tx *store.Tx) error {
-		t, o, err := a.team(tx, id)
+		t, o, err := a.Team(tx, id)
 		switch {
 		case err != nil:
 			return err
 		case t.ID == o.Owners:
 			return tables.Invalid("The owners' team cannot be deleted")
-		case !a.manages(o, manageTeams):
+		case !a.Manages(o, rights.ManageTeams):
 			return tables.Forbidden("you are not allowed to change teams of %s", o.Name)
 		}
 		return s.drop(tx, id)
@@ -216,9 +197,9 @@ type TeamAccess struct {
 }
 
 // List returns the rights of teams in a workspace or a project.
-func (s *TeamAccess) List(a *Actor, on string) (out []*record.Access, err error) {
+func (s *TeamAccess) List(a *rights.Actor, on string) (out []*record.Access, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if err := a.mayGrant(tx, on, false); err != nil {
+		if err := a.MayGrant(tx, on, false); err != nil {
 			return err
 		}
 		out, err = tables.Accesses.Select(tx, "on", on)
@@ -228,65 +209,18 @@ func (s *TeamAccess) List(a *Actor, on string) (out []*record.Access, err error)
 }
 
 // Find returns a right of a team in a workspace or a project.
-func (s *TeamAccess) Find(a *Actor, id string) (x *record.Access, err error) {
+func (s *TeamAccess) Find(a *rights.Actor, id string) (x *record.Access, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if x, err = tables.Accesses.Get(tx, id); err != nil {
 			return tables.NotFound("there is no access %q", id)
 		}
-		return a.mayGrant(tx, x.On, false)
+		return a.MayGrant(tx, x.On, false)
 	})
 	return x, tables.Translated(err)
 }
 
-// mayGrant checks that the actor may see, or change, the rights of teams in a workspace or a project.
-func (a *Actor) mayGrant(tx *store.Tx, on string, change bool) error {
-	if !strings.HasPrefix(on, "prj-") {
-		n := needSee
-		if change {
-			n = needAdmin
-		}
-		_, err := a.allowed(tx, on, n)
-		return err
-	}
-	p, o, err := a.project(tx, on)
-	if err != nil {
-		return err
-	}
-	granted, err := a.projectRights(tx, p)
-	if err != nil {
-		return err
-	}
-	if change && !a.manages(o, manageProjects) && granted.Teams != "manage" {
-		return tables.Forbidden("you are not allowed to change the access to the project %s", p.Name)
-	}
-	return nil
-}
-
-// projectRights returns the union of the rights that the teams of the actor have in a project itself.
-func (a *Actor) projectRights(tx *store.Tx, p *record.Project) (most record.ProjectRights, err error) {
-	higher := func(have *string, more string, order ...string) {
-		if slices.Index(order, more) > slices.Index(order, *have) {
-			*have = more
-		}
-	}
-	for _, t := range a.teams {
-		x, err := tables.Accesses.Find(tx, "pair", t.ID, p.ID)
-		if errors.Is(err, store.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return most, err
-		}
-		own := x.ProjectRights()
-		higher(&most.Settings, own.Settings, "read", "update", "delete")
-		higher(&most.Teams, own.Teams, "none", "read", "manage")
-		higher(&most.Sets, own.Sets, "none", "read", "write")
-	}
-	return most, nil
-}
-
 // Create grants a team a role in a workspace or a project.
-func (s *TeamAccess) Create(a *Actor, x record.Access) (*record.Access, error) {
+func (s *TeamAccess) Create(a *rights.Actor, x record.Access) (*record.Access, error) {
 	return s.put(a, x.Team+" on "+x.On, func(*store.Tx) (*record.Access, error) {
 		x.ID = tables.NewID("tws")
 		return &x, nil
@@ -295,7 +229,7 @@ func (s *TeamAccess) Create(a *Actor, x record.Access) (*record.Access, error) {
 
 // Change changes a granted role. change gets the stored one, within the transaction, so that two changes at the
 // same time do not undo each other.
-func (s *TeamAccess) Change(a *Actor, id string, change func(*record.Access) error) (*record.Access, error) {
+func (s *TeamAccess) Change(a *rights.Actor, id string, change func(*record.Access) error) (*record.Access, error) {
 	return s.put(a, id, func(tx *store.Tx) (*record.Access, error) {
 		x, err := tables.Accesses.Get(tx, id)
 		if err != nil {
@@ -309,7 +243,7 @@ func (s *TeamAccess) Change(a *Actor, id string, change func(*record.Access) err
 }
 
 // put stores the access that make returns, if the actor may grant it.
-func (s *TeamAccess) put(a *Actor, object string, make func(*store.Tx) (*record.Access, error)) (
+func (s *TeamAccess) put(a *rights.Actor, object string, make func(*store.Tx) (*record.Access, error)) (
 	x *record.Access, err error) {
 	err = s.audited(a, "access.put", object, func(tx *store.Tx) error {
 		if x, err = make(tx); err != nil {
@@ -322,10 +256,10 @@ func (s *TeamAccess) put(a *Actor, object string, make func(*store.Tx) (*record.
 		if !record.ValidRole(x.Role, strings.HasPrefix(x.On, "prj-")) {
 			return tables.Invalid("Access must be read, plan, write, admin or custom")
 		}
-		if err := a.mayGrant(tx, x.On, true); err != nil {
+		if err := a.MayGrant(tx, x.On, true); err != nil {
 			return err
 		}
-		t, _, err := a.team(tx, x.Team)
+		t, _, err := a.Team(tx, x.Team)
 		if err != nil {
 			return err
 		}
@@ -353,13 +287,13 @@ func organizationOf(tx *store.Tx, on string) (string, error) {
 }
 
 // Delete revokes a role of a team.
-func (s *TeamAccess) Delete(a *Actor, id string) error {
+func (s *TeamAccess) Delete(a *rights.Actor, id string) error {
 	return s.audited(a, "access.delete", id, func(tx *store.Tx) error {
 		x, err := tables.Accesses.Get(tx, id)
 		if err != nil {
 			return tables.NotFound("there is no access %q", id)
 		}
-		if err := a.mayGrant(tx, x.On, true); err != nil {
+		if err := a.MayGrant(tx, x.On, true); err != nil {
 			return err
 		}
 		return tables.Accesses.Delete(tx, id)

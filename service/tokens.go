@@ -2,11 +2,11 @@ package service
 
 import (
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -23,12 +23,12 @@ const usedEvery = time.Minute
 
 // Authenticate returns the actor that a token belongs to. The error is ErrUnauthorized if the token is unknown
 // or expired.
-func (s *Tokens) Authenticate(token, from string) (*Actor, error) {
+func (s *Tokens) Authenticate(token, from string) (*rights.Actor, error) {
 	unauthorized := tables.Unauthorized("the token is missing, unknown or expired")
 	if token == "" {
 		return nil, unauthorized
 	}
-	a := &Actor{From: from}
+	a := &rights.Actor{From: from}
 	err := s.store.View(func(tx *store.Tx) (err error) {
 		if a.Token, err = s.findToken(tx, token); err != nil {
 			return err
@@ -36,7 +36,7 @@ func (s *Tokens) Authenticate(token, from string) (*Actor, error) {
 		if !a.Token.Expires.IsZero() && !s.now().Before(a.Token.Expires) {
 			return unauthorized
 		}
-		return a.identify(tx)
+		return a.Identify(tx)
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, unauthorized
@@ -72,9 +72,9 @@ func (s *Tokens) used(t *record.Token) {
 }
 
 // List returns the tokens of a user, a team or an organization. Only their hashes are stored.
-func (s *Tokens) List(a *Actor, kind, owner string) (out []*record.Token, err error) {
+func (s *Tokens) List(a *rights.Actor, kind, owner string) (out []*record.Token, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if owner, err = a.mayTokens(tx, kind, owner); err != nil {
+		if owner, err = a.MayTokens(tx, kind, owner); err != nil {
 			return err
 		}
 		out, err = tables.Tokens.Select(tx, "owner", kind, owner)
@@ -84,10 +84,10 @@ func (s *Tokens) List(a *Actor, kind, owner string) (out []*record.Token, err er
 }
 
 // Find returns the record of a token by its ID.
-func (s *Tokens) Find(a *Actor, id string) (t *record.Token, err error) {
+func (s *Tokens) Find(a *rights.Actor, id string) (t *record.Token, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if t, err = tables.Tokens.Get(tx, id); err == nil {
-			_, err = a.mayTokens(tx, t.Kind, t.Owner)
+			_, err = a.MayTokens(tx, t.Kind, t.Owner)
 		}
 		if err != nil {
 			return tables.NotFound("there is no token %q that you manage", id)
@@ -97,37 +97,16 @@ func (s *Tokens) Find(a *Actor, id string) (t *record.Token, err error) {
 	return t, tables.Translated(err)
 }
 
-// mayTokens checks that the actor manages the tokens of an owner, and returns the owner's ID.
-func (a *Actor) mayTokens(tx *store.Tx, kind, owner string) (string, error) {
-	switch kind {
-	case record.TokenUser:
-		if a.User != nil && (a.User.ID == owner || a.admin()) {
-			if _, err := tables.Users.Get(tx, owner); err == nil {
-				return owner, nil
-			}
-		}
-	case record.TokenTeam:
-		if t, o, err := a.team(tx, owner); err == nil && (a.owns(o) || t.ID != o.Owners && a.manages(o, manageTeams)) {
-			return t.ID, nil
-		}
-	case record.TokenOrganization:
-		if o, err := a.organization(tx, owner); err == nil && a.owns(o) {
-			return strings.ToLower(o.Name), nil
-		}
-	}
-	return "", tables.NotFound("there is no %s %q whose tokens you manage", kind, owner)
-}
-
 // Create makes a token, which cannot be retrieved later. A team and an organization have only one token: a
 // new one replaces it.
-func (s *Tokens) Create(a *Actor, kind, owner, description string, expires time.Time) (token string,
+func (s *Tokens) Create(a *rights.Actor, kind, owner, description string, expires time.Time) (token string,
 	kept *record.Token, err error) {
 	if !expires.IsZero() && !expires.After(s.now()) {
 		return "", nil, tables.Invalid("The token would have expired already")
 	}
 	token = tables.NewToken()
 	err = s.audited(a, "token.create", kind+" "+owner, func(tx *store.Tx) error {
-		name, err := a.mayTokens(tx, kind, owner)
+		name, err := a.MayTokens(tx, kind, owner)
 		if err != nil {
 			return err
 		}
@@ -152,11 +131,11 @@ func (s *Tokens) Create(a *Actor, kind, owner, description string, expires time.
 }
 
 // Delete revokes a token.
-func (s *Tokens) Delete(a *Actor, id string) error {
+func (s *Tokens) Delete(a *rights.Actor, id string) error {
 	return s.audited(a, "token.delete", id, func(tx *store.Tx) error {
 		t, err := tables.Tokens.Get(tx, id)
 		if err == nil {
-			_, err = a.mayTokens(tx, t.Kind, t.Owner)
+			_, err = a.MayTokens(tx, t.Kind, t.Owner)
 		}
 		if err != nil {
 			return tables.NotFound("there is no token %q that you manage", id)

@@ -286,8 +286,10 @@ func TestAnAutoAppliedRunOfACommandLineWaitsUntilItWasRead(t *testing.T) {
 		age          time.Duration
 		want         bool
 	}{
-		{"nobody has read it", record.SourceCLI, 0, 0, false}, {"it was read twice", record.SourceCLI, 2, time.Second, false},
-		{"it was read three times", record.SourceCLI, 3, time.Second, true}, {"its client is slow", record.SourceCLI, 0, holdTime, true},
+		{"nobody has read it", record.SourceCLI, 0, 0, false},
+		{"it was read twice", record.SourceCLI, 2, time.Second, false},
+		{"it was read three times", record.SourceCLI, 3, time.Second, true},
+		{"its client is slow", record.SourceCLI, 0, holdTime, true},
 		{"another program", record.SourceAPI, 0, 0, true},
 	} {
 		r := &record.Run{ID: "r", Workspace: "w", Source: try.source, AutoApply: true, Status: record.Planned,

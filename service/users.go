@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -17,7 +18,7 @@ type Users struct {
 }
 
 // Me returns the user of the actor; for the token of a team or an organization, a user that stands for it.
-func (s *Users) Me(a *Actor) record.User {
+func (s *Users) Me(a *rights.Actor) record.User {
 	if a.User != nil {
 		return *a.User
 	}
@@ -27,8 +28,8 @@ func (s *Users) Me(a *Actor) record.User {
 // ChangeMe changes the name and the email address of the actor's own user; nil leaves one unchanged. Only
 // administrators of the service may do this: teams and invitations refer to people by both, and the service
 // does not verify that an address belongs to the user.
-func (s *Users) ChangeMe(a *Actor, name, email *string) (u *record.User, err error) {
-	if !a.admin() {
+func (s *Users) ChangeMe(a *rights.Actor, name, email *string) (u *record.User, err error) {
+	if !a.Admin() {
 		return nil, tables.Forbidden("only administrators of the service may change users")
 	}
 	err = s.audited(a, "user.change", a.User.ID, func(tx *store.Tx) error {
@@ -49,17 +50,17 @@ func (s *Users) ChangeMe(a *Actor, name, email *string) (u *record.User, err err
 }
 
 // Find returns a user who is in an organization of the actor.
-func (s *Users) Find(a *Actor, id string) (u *record.User, err error) {
+func (s *Users) Find(a *rights.Actor, id string) (u *record.User, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if u, err = tables.Users.Get(tx, id); err != nil {
 			return tables.NotFound("there is no user %q, or you have no access to it", id)
 		}
-		if a.admin() || a.User != nil && a.User.ID == id {
+		if a.Admin() || a.User != nil && a.User.ID == id {
 			return nil
 		}
 		theirs, err := tables.Teams.Select(tx, "user", id)
 		for _, t := range theirs {
-			if _, err := a.organization(tx, t.Organization); err == nil {
+			if _, err := a.Organization(tx, t.Organization); err == nil {
 				return nil
 			}
 		}
@@ -72,8 +73,8 @@ func (s *Users) Find(a *Actor, id string) (u *record.User, err error) {
 }
 
 // Create creates a user.
-func (s *Users) Create(a *Actor, name, email string, admin bool) (u *record.User, err error) {
-	if !a.admin() {
+func (s *Users) Create(a *rights.Actor, name, email string, admin bool) (u *record.User, err error) {
+	if !a.Admin() {
 		return nil, tables.Forbidden("only administrators of the service may create users")
 	}
 	if !record.ValidName(name) {
@@ -90,8 +91,8 @@ func (s *Users) Create(a *Actor, name, email string, admin bool) (u *record.User
 }
 
 // List returns all users.
-func (s *Users) List(a *Actor) (out []*record.User, err error) {
-	if !a.admin() {
+func (s *Users) List(a *rights.Actor) (out []*record.User, err error) {
+	if !a.Admin() {
 		return nil, tables.Forbidden("only administrators of the service may list all users")
 	}
 	err = s.store.View(func(tx *store.Tx) error {
@@ -108,9 +109,9 @@ func (s *Users) List(a *Actor) (out []*record.User, err error) {
 
 // Delete removes a user with all tokens and memberships. The service keeps its last administrator, and an
 // organization its last owner. What the user has done keeps the ID.
-func (s *Users) Delete(a *Actor, id string) error {
+func (s *Users) Delete(a *rights.Actor, id string) error {
 	return s.audited(a, "user.delete", id, func(tx *store.Tx) error {
-		if !a.admin() {
+		if !a.Admin() {
 			return tables.Forbidden("only administrators of the service may delete users")
 		}
 		u, err := tables.Users.Get(tx, id)
@@ -175,8 +176,8 @@ type UserChange struct {
 
 // Change changes a user. A disabled user cannot log in, and their tokens are refused, until the user is enabled
 // again; what the user has begun continues. The service keeps its last administrator.
-func (s *Users) Change(a *Actor, id string, c UserChange) (u *record.User, err error) {
-	if !a.admin() {
+func (s *Users) Change(a *rights.Actor, id string, c UserChange) (u *record.User, err error) {
+	if !a.Admin() {
 		return nil, tables.Forbidden("only administrators of the service may change users")
 	}
 	action := "user.change"
@@ -211,8 +212,8 @@ func (s *Users) Change(a *Actor, id string, c UserChange) (u *record.User, err e
 
 // Reset revokes all tokens and sessions of a user, removes the password, and returns a new token, which is also a
 // password and cannot be retrieved later.
-func (s *Users) Reset(a *Actor, id string) (token string, err error) {
-	if !a.admin() {
+func (s *Users) Reset(a *rights.Actor, id string) (token string, err error) {
+	if !a.Admin() {
 		return "", tables.Forbidden("only administrators of the service may reset users")
 	}
 	token = tables.NewToken()
@@ -267,6 +268,6 @@ func (s *Users) Bootstrap(name, organization string) (token string, err error) {
 	if err != nil {
 		return "", tables.Translated(err)
 	}
-	_, err = s.organizations.Create(&Actor{Token: kept, User: u, From: "first start"}, organization, "")
+	_, err = s.organizations.Create(&rights.Actor{Token: kept, User: u, From: "first start"}, organization, "")
 	return token, err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -16,7 +17,7 @@ const vacating = 30 * time.Second
 // Remove deletes a workspace even if it still manages objects or is locked. It first cancels the runs
 // that are planning, which is safe because plans change nothing, and waits for them to end. While a run
 // applies, the error wraps ErrConflict: the objects that it creates would be lost.
-func (s *Workspaces) Remove(ctx context.Context, a *Actor, id string) error {
+func (s *Workspaces) Remove(ctx context.Context, a *rights.Actor, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, vacating)
 	defer cancel()
 	canceled := map[string]bool{}
@@ -53,9 +54,9 @@ func (s *Workspaces) Remove(ctx context.Context, a *Actor, id string) error {
 
 // plansToEnd returns the runs of a workspace that are planning, or none if a run is applying: the deletion is
 // then refused, and must not cancel anything.
-func (s *Workspaces) plansToEnd(a *Actor, id string) (plans []string, err error) {
+func (s *Workspaces) plansToEnd(a *rights.Actor, id string) (plans []string, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		w, err := a.allowed(tx, id, needDelete)
+		w, err := a.Allowed(tx, id, rights.Delete)
 		if err != nil {
 			return err
 		}

@@ -1,12 +1,12 @@
 package service
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -18,9 +18,9 @@ type Variables struct {
 
 // List returns the variables of a workspace or of a variable set. The values of sensitive variables are
 // empty.
-func (s *Variables) List(a *Actor, parent string) (out []*record.Variable, err error) {
+func (s *Variables) List(a *rights.Actor, parent string) (out []*record.Variable, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if err := a.mayVariables(tx, parent, needReadVars); err != nil {
+		if err := a.MayVariables(tx, parent, rights.ReadVariables); err != nil {
 			return err
 		}
 		out, err = tables.Variables.Select(tx, "parent", parent)
@@ -34,9 +34,9 @@ func (s *Variables) List(a *Actor, parent string) (out []*record.Variable, err e
 
 // Effective returns the variables of a workspace and of the sets that apply to it, without those that others
 // of the same key and category take precedence over. The values of sensitive variables are empty.
-func (s *Variables) Effective(a *Actor, workspace string) (out []*record.Variable, err error) {
+func (s *Variables) Effective(a *rights.Actor, workspace string) (out []*record.Variable, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		w, err := a.allowed(tx, workspace, needReadVars)
+		w, err := a.Allowed(tx, workspace, rights.ReadVariables)
 		if err != nil {
 			return err
 		}
@@ -70,9 +70,9 @@ func hideValue(v *record.Variable) {
 }
 
 // Find returns a variable, without its value if it is sensitive.
-func (s *Variables) Find(a *Actor, parent, id string) (v *record.Variable, err error) {
+func (s *Variables) Find(a *rights.Actor, parent, id string) (v *record.Variable, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if err := a.mayVariables(tx, parent, needReadVars); err != nil {
+		if err := a.MayVariables(tx, parent, rights.ReadVariables); err != nil {
 			return err
 		}
 		v, err = variableOf(tx, parent, id)
@@ -90,19 +90,6 @@ func variableOf(tx *store.Tx, parent, id string) (*record.Variable, error) {
 		return nil, tables.NotFound("there is no variable %q here", id)
 	}
 	return v, nil
-}
-
-// mayVariables checks a right of the actor in the variables of a workspace or a variable set.
-func (a *Actor) mayVariables(tx *store.Tx, parent string, n need) error {
-	if !strings.HasPrefix(parent, "varset-") {
-		_, err := a.allowed(tx, parent, n)
-		return err
-	}
-	set, org, err := a.set(tx, parent)
-	if err == nil && n.what != needReadVars.what && !a.manages(org, manageWorkspaces) {
-		return tables.Forbidden("you are not allowed to change the variable set %s", set.Name)
-	}
-	return err
 }
 
 // VariableSettings are the settings of a variable that can be changed. Nil fields are not changed.
@@ -135,9 +122,9 @@ func (o *VariableSettings) apply(v *record.Variable) error {
 }
 
 // Put creates a variable of a workspace or a variable set (if id is empty), or changes one.
-func (s *Variables) Put(a *Actor, parent, id string, o VariableSettings) (v *record.Variable, err error) {
+func (s *Variables) Put(a *rights.Actor, parent, id string, o VariableSettings) (v *record.Variable, err error) {
 	err = s.audited(a, "variable.put", parent, func(tx *store.Tx) error {
-		if err := a.mayVariables(tx, parent, needWriteVars); err != nil {
+		if err := a.MayVariables(tx, parent, rights.WriteVariables); err != nil {
 			return err
 		}
 		v = &record.Variable{ID: tables.NewID("var"), Parent: parent, Category: record.CategoryTerraform}
@@ -160,9 +147,9 @@ func (s *Variables) Put(a *Actor, parent, id string, o VariableSettings) (v *rec
 }
 
 // Delete removes a variable.
-func (s *Variables) Delete(a *Actor, parent, id string) error {
+func (s *Variables) Delete(a *rights.Actor, parent, id string) error {
 	return s.audited(a, "variable.delete", parent+"/"+id, func(tx *store.Tx) error {
-		if err := a.mayVariables(tx, parent, needWriteVars); err != nil {
+		if err := a.MayVariables(tx, parent, rights.WriteVariables); err != nil {
 			return err
 		}
 		if _, err := variableOf(tx, parent, id); err != nil {
@@ -172,47 +159,6 @@ func (s *Variables) Delete(a *Actor, parent, id string) error {
 	})
 }
 
-// set returns a variable set of an organization that the actor may know of.
-func (a *Actor) set(tx *store.Tx, id string) (*record.VariableSet, *record.Organization, error) {
-	set, err := tables.VariableSets.Get(tx, id)
-	if err == nil {
-		if o, err := a.organization(tx, set.Organization); err == nil {
-			if reads, err := a.readsSet(tx, o, set); reads || err != nil {
-				return set, o, err
-			}
-		}
-	}
-	return nil, nil, tables.NotFound("there is no variable set %q, or you have no access to it", id)
-}
-
-// readsSet reports whether the actor may read a variable set: with the right to manage or read all workspaces,
-// or to read the variables of a workspace that uses the set.
-func (a *Actor) readsSet(tx *store.Tx, o *record.Organization, set *record.VariableSet) (bool, error) {
-	if a.manages(o, func(t *record.Team) bool { return t.ManageWorkspaces || t.ReadWorkspaces }) {
-		return true, nil
-	}
-	on := slices.Clone(set.Workspaces)
-	for _, p := range set.Projects {
-		on = append(on, tables.Workspaces.List(tx, "project", p)...)
-	}
-	if set.Global {
-		on = tables.Workspaces.List(tx, "organization", strings.ToLower(o.Name))
-	}
-	for _, id := range on {
-		w, err := tables.Workspaces.Get(tx, id)
-		if errors.Is(err, store.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return false, err
-		}
-		if p, err := a.permissions(tx, w); err != nil || needReadVars.has(p) {
-			return err == nil, err
-		}
-	}
-	return false, nil
-}
-
 // VariableSets are the variables that several workspaces of an organization share.
 type VariableSets struct {
 	*shared
@@ -220,22 +166,22 @@ type VariableSets struct {
 
 // List returns the variable sets of an organization; if a workspace is given, the ones that apply to
 // it.
-func (s *VariableSets) List(a *Actor, organization, workspace string) (out []*record.VariableSet, err error) {
+func (s *VariableSets) List(a *rights.Actor, organization, workspace string) (out []*record.VariableSet, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		var w *record.Workspace
 		if workspace != "" {
-			if w, err = a.allowed(tx, workspace, needReadVars); err != nil {
+			if w, err = a.Allowed(tx, workspace, rights.ReadVariables); err != nil {
 				return err
 			}
 			organization = w.Organization
 		}
-		o, err := a.organization(tx, organization)
+		o, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
 		}
 		all, err := tables.VariableSets.Select(tx, "organization", strings.ToLower(o.Name))
 		for _, set := range all {
-			reads, err := a.readsSet(tx, o, set)
+			reads, err := a.ReadsVariableSet(tx, o, set)
 			if err != nil {
 				return err
 			}
@@ -249,15 +195,15 @@ func (s *VariableSets) List(a *Actor, organization, workspace string) (out []*re
 }
 
 // Find returns a variable set.
-func (s *VariableSets) Find(a *Actor, id string) (set *record.VariableSet, err error) {
-	err = s.store.View(func(tx *store.Tx) error { set, _, err = a.set(tx, id); return err })
+func (s *VariableSets) Find(a *rights.Actor, id string) (set *record.VariableSet, err error) {
+	err = s.store.View(func(tx *store.Tx) error { set, _, err = a.VariableSet(tx, id); return err })
 	return set, tables.Translated(err)
 }
 
 // Create creates a variable set.
-func (s *VariableSets) Create(a *Actor, v record.VariableSet) (*record.VariableSet, error) {
+func (s *VariableSets) Create(a *rights.Actor, v record.VariableSet) (*record.VariableSet, error) {
 	return s.put(a, v.Name, func(tx *store.Tx) (*record.VariableSet, *record.Organization, error) {
-		o, err := a.organization(tx, v.Organization)
+		o, err := a.Organization(tx, v.Organization)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -268,10 +214,10 @@ func (s *VariableSets) Create(a *Actor, v record.VariableSet) (*record.VariableS
 
 // Change changes a variable set. change gets the stored one, within the transaction, so that two changes at
 // the same time do not undo each other.
-func (s *VariableSets) Change(a *Actor, id string, change func(*record.VariableSet) error) (
+func (s *VariableSets) Change(a *rights.Actor, id string, change func(*record.VariableSet) error) (
 	*record.VariableSet, error) {
 	return s.put(a, id, func(tx *store.Tx) (*record.VariableSet, *record.Organization, error) {
-		v, o, err := a.set(tx, id)
+		v, o, err := a.VariableSet(tx, id)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -280,7 +226,7 @@ func (s *VariableSets) Change(a *Actor, id string, change func(*record.VariableS
 }
 
 // put stores the set that make returns, with its organization, if the actor may change it.
-func (s *VariableSets) put(a *Actor, object string,
+func (s *VariableSets) put(a *rights.Actor, object string,
 	make func(*store.Tx) (*record.VariableSet, *record.Organization, error)) (v *record.VariableSet, err error) {
 	err = s.audited(a, "varset.put", object, func(tx *store.Tx) error {
 		var o *record.Organization
@@ -290,7 +236,7 @@ func (s *VariableSets) put(a *Actor, object string,
 		if v.Name = strings.TrimSpace(v.Name); v.Name == "" {
 			return tables.Invalid("Name can't be blank")
 		}
-		if !a.manages(o, manageWorkspaces) {
+		if !a.Manages(o, rights.ManageWorkspaces) {
 			return tables.Forbidden("you are not allowed to change variable sets of %s", o.Name)
 		}
 		if err := within(tx, o, v.Workspaces, v.Projects); err != nil {
@@ -302,13 +248,13 @@ func (s *VariableSets) put(a *Actor, object string,
 }
 
 // Assign adds workspaces and projects to those that use a variable set, or removes them.
-func (s *VariableSets) Assign(a *Actor, id string, workspaceIDs, projectIDs []string, remove bool) error {
+func (s *VariableSets) Assign(a *rights.Actor, id string, workspaceIDs, projectIDs []string, remove bool) error {
 	return s.audited(a, "varset.assign", id, func(tx *store.Tx) error {
-		set, o, err := a.set(tx, id)
+		set, o, err := a.VariableSet(tx, id)
 		if err != nil {
 			return err
 		}
-		if !a.manages(o, manageWorkspaces) {
+		if !a.Manages(o, rights.ManageWorkspaces) {
 			return tables.Forbidden("you are not allowed to change variable sets of %s", o.Name)
 		}
 		if !remove {
@@ -350,13 +296,13 @@ func assign(all []string, id string, remove bool) []string {
 }
 
 // Delete removes a variable set with its variables.
-func (s *VariableSets) Delete(a *Actor, id string) error {
+func (s *VariableSets) Delete(a *rights.Actor, id string) error {
 	return s.audited(a, "varset.delete", id, func(tx *store.Tx) error {
-		_, o, err := a.set(tx, id)
+		_, o, err := a.VariableSet(tx, id)
 		if err != nil {
 			return err
 		}
-		if !a.manages(o, manageWorkspaces) {
+		if !a.Manages(o, rights.ManageWorkspaces) {
 			return tables.Forbidden("you are not allowed to change variable sets of %s", o.Name)
 		}
 		return s.drop(tx, id)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -103,7 +104,7 @@ func (s *Runs) Tally() map[record.RunStatus]int {
 }
 
 // Waits returns the reason why a run waits, with the runs that hold what it waits for.
-func (s *Runs) Waits(ctx context.Context, a *Actor, id string) (Wait, error) {
+func (s *Runs) Waits(ctx context.Context, a *rights.Actor, id string) (Wait, error) {
 	v, err := s.Find(a, id)
 	if err != nil {
 		return Wait{}, err
@@ -130,9 +131,9 @@ func (s *Runs) WaitsFor(r *record.Run) (Wait, error) {
 }
 
 // Queue returns the unfinished runs of an organization that the actor may see, by creation time.
-func (s *Runs) Queue(a *Actor, organization string) (out []*RunView, err error) {
+func (s *Runs) Queue(a *rights.Actor, organization string) (out []*RunView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		o, err := a.organization(tx, organization)
+		o, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
 		}

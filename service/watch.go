@@ -13,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -22,9 +23,9 @@ import (
 func (s *Service) Stream() *events.Stream { return s.stream }
 
 // MaySee reports whether the actor may receive events about the runs of a workspace.
-func (s *Runs) MaySee(a *Actor, workspace string) bool {
+func (s *Runs) MaySee(a *rights.Actor, workspace string) bool {
 	err := s.store.View(func(tx *store.Tx) error {
-		_, err := a.allowed(tx, workspace, needReadRuns)
+		_, err := a.Allowed(tx, workspace, rights.ReadRuns)
 		return err
 	})
 	return err == nil
@@ -279,7 +280,7 @@ func failuresOf(each func(see func(*timeline.Vertex))) (f failures) {
 
 // Failures returns the operations of a run that failed or are in doubt, according to its timeline, each with
 // the operations that were skipped because of it. more is the number of failures that are not listed.
-func (s *Timelines) Failures(a *Actor, run string) (out []Failure, more int, err error) {
+func (s *Timelines) Failures(a *rights.Actor, run string) (out []Failure, more int, err error) {
 	v, err := s.runs.Find(a, run)
 	if err != nil {
 		return nil, 0, err
@@ -312,7 +313,7 @@ func (s *Timelines) timeOf(b *timeline.Recorder) int64 { return s.now().UnixMill
 // Read returns a function that writes a piece of a phase's timeline, as timeline.Model.Write does. live
 // means that the phase is still in progress: use Follow for the rest. The error is ErrNotFound if there
 // is no timeline.
-func (s *Timelines) Read(a *Actor, phase string, piece timeline.Piece) (write func(io.Writer) error, live bool,
+func (s *Timelines) Read(a *rights.Actor, phase string, piece timeline.Piece) (write func(io.Writer) error, live bool,
 	err error) {
 	if _, err := s.runs.OfPhase(a, phase); err != nil {
 		return nil, false, err
@@ -339,7 +340,7 @@ type TimelineReader struct {
 
 // Follow returns a reader of a phase's timeline, or nil if the phase is not in progress; then Timeline
 // has all of it. The caller checks at intervals that the actor still has access.
-func (s *Timelines) Follow(a *Actor, phase string) (*TimelineReader, error) {
+func (s *Timelines) Follow(a *rights.Actor, phase string) (*TimelineReader, error) {
 	if _, err := s.runs.OfPhase(a, phase); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -28,9 +29,9 @@ type Workspaces struct {
 }
 
 // Find returns a workspace by its ID.
-func (s *Workspaces) Find(a *Actor, id string) (v *WorkspaceView, err error) {
+func (s *Workspaces) Find(a *rights.Actor, id string) (v *WorkspaceView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		w, p, err := a.workspace(tx, id)
+		w, p, err := a.Workspace(tx, id)
 		if err == nil {
 			v = &WorkspaceView{*w, p}
 		}
@@ -40,16 +41,16 @@ func (s *Workspaces) Find(a *Actor, id string) (v *WorkspaceView, err error) {
 }
 
 // Named returns a workspace by its organization and name.
-func (s *Workspaces) Named(a *Actor, organization, name string) (v *WorkspaceView, err error) {
+func (s *Workspaces) Named(a *rights.Actor, organization, name string) (v *WorkspaceView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		o, err := a.organization(tx, organization)
+		o, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
 		}
 		w, err := tables.Workspaces.Find(tx, "name", strings.ToLower(o.Name), name)
 		if err == nil {
 			var p record.Permissions
-			if w, p, err = a.workspace(tx, w.ID); err == nil {
+			if w, p, err = a.Workspace(tx, w.ID); err == nil {
 				v = &WorkspaceView{*w, p}
 				return nil
 			}
@@ -104,9 +105,9 @@ func (f *WorkspaceFilter) matches(w *record.Workspace) bool {
 
 // List returns the workspaces of an organization that the actor may see and that match the filter, sorted
 // by name.
-func (s *Workspaces) List(a *Actor, organization string, f WorkspaceFilter) (out []*WorkspaceView, err error) {
+func (s *Workspaces) List(a *rights.Actor, organization string, f WorkspaceFilter) (out []*WorkspaceView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		o, err := a.organization(tx, organization)
+		o, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
 		}
@@ -118,7 +119,7 @@ func (s *Workspaces) List(a *Actor, organization string, f WorkspaceFilter) (out
 			if !f.matches(w) {
 				continue
 			}
-			p, err := a.permissions(tx, w)
+			p, err := a.Permissions(tx, w)
 			if err != nil {
 				return err
 			}
@@ -132,11 +133,11 @@ func (s *Workspaces) List(a *Actor, organization string, f WorkspaceFilter) (out
 }
 
 // Create creates a workspace.
-func (s *Workspaces) Create(a *Actor, organization string, o WorkspaceSettings) (v *WorkspaceView, err error) {
+func (s *Workspaces) Create(a *rights.Actor, organization string, o WorkspaceSettings) (v *WorkspaceView, err error) {
 	name := ""
 	set(&name, o.Name)
 	err = s.audited(a, "workspace.create", organization+"/"+name, func(tx *store.Tx) error {
-		org, err := a.organization(tx, organization)
+		org, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
 		}
@@ -156,14 +157,14 @@ func (s *Workspaces) Create(a *Actor, organization string, o WorkspaceSettings) 
 			}
 			return err
 		}
-		v.Permissions, err = a.permissions(tx, w)
+		v.Permissions, err = a.Permissions(tx, w)
 		return err
 	})
 	return v, err
 }
 
 // settle applies settings, and checks that the actor may have the workspace in its project.
-func (s *Workspaces) settle(tx *store.Tx, a *Actor, org *record.Organization, w *record.Workspace,
+func (s *Workspaces) settle(tx *store.Tx, a *rights.Actor, org *record.Organization, w *record.Workspace,
 	o WorkspaceSettings) error {
 	if err := o.apply(w); err != nil {
 		return err
@@ -175,36 +176,16 @@ func (s *Workspaces) settle(tx *store.Tx, a *Actor, org *record.Organization, w 
 		}
 		w.Project = p.ID
 	}
-	if may, err := a.createsIn(tx, org, w.Project); may || err != nil {
+	if may, err := a.CreatesIn(tx, org, w.Project); may || err != nil {
 		return err
 	}
 	return tables.Forbidden("you are not allowed to create workspaces in this project")
 }
 
-// createsIn reports whether the actor may create workspaces in a project.
-func (a *Actor) createsIn(tx *store.Tx, org *record.Organization, project string) (bool, error) {
-	if a.manages(org, manageWorkspaces) {
-		return true, nil
-	}
-	for _, t := range a.teams {
-		access, err := tables.Accesses.Find(tx, "pair", t.ID, project)
-		if errors.Is(err, store.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return false, err
-		}
-		if p := access.Permissions(); p.Admin || p.Create {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
 // Change changes settings of a workspace.
-func (s *Workspaces) Change(a *Actor, id string, o WorkspaceSettings) (v *WorkspaceView, err error) {
+func (s *Workspaces) Change(a *rights.Actor, id string, o WorkspaceSettings) (v *WorkspaceView, err error) {
 	err = s.audited(a, "workspace.change", id, func(tx *store.Tx) error {
-		w, err := a.allowed(tx, id, needAdmin)
+		w, err := a.Allowed(tx, id, rights.Administer)
 		if err != nil {
 			return err
 		}
@@ -214,7 +195,7 @@ func (s *Workspaces) Change(a *Actor, id string, o WorkspaceSettings) (v *Worksp
 			}
 		}
 		if o.Project != nil && *o.Project != w.Project {
-			org, err := a.organization(tx, w.Organization)
+			org, err := a.Organization(tx, w.Organization)
 			if err != nil {
 				return err
 			}
@@ -225,7 +206,7 @@ func (s *Workspaces) Change(a *Actor, id string, o WorkspaceSettings) (v *Worksp
 			return err
 		}
 		if w.InheritsMode {
-			org, err := a.organization(tx, w.Organization)
+			org, err := a.Organization(tx, w.Organization)
 			if err != nil {
 				return err
 			}
@@ -245,7 +226,7 @@ func (s *Workspaces) Change(a *Actor, id string, o WorkspaceSettings) (v *Worksp
 			}
 			return err
 		}
-		p, err := a.permissions(tx, w)
+		p, err := a.Permissions(tx, w)
 		v = &WorkspaceView{*w, p}
 		return err
 	})
@@ -275,9 +256,9 @@ func noneInProgress(tx *store.Tx, w *record.Workspace) error {
 }
 
 // SetTags adds tags to a workspace, and removes others.
-func (s *Workspaces) SetTags(a *Actor, id string, add []record.Tag, remove []string) error {
+func (s *Workspaces) SetTags(a *rights.Actor, id string, add []record.Tag, remove []string) error {
 	return s.audited(a, "workspace.tags", id, func(tx *store.Tx) error {
-		w, err := a.allowed(tx, id, needAdmin)
+		w, err := a.Allowed(tx, id, rights.Administer)
 		if err != nil {
 			return err
 		}
@@ -290,10 +271,10 @@ func (s *Workspaces) SetTags(a *Actor, id string, add []record.Tag, remove []str
 }
 
 // Tag adds a tag to workspaces: to all of them, or to none.
-func (s *Workspaces) Tag(a *Actor, tag string, ids []string) error {
+func (s *Workspaces) Tag(a *rights.Actor, tag string, ids []string) error {
 	return s.audited(a, "workspace.tags", tag, func(tx *store.Tx) error {
 		for _, id := range ids {
-			w, err := a.allowed(tx, id, needAdmin)
+			w, err := a.Allowed(tx, id, rights.Administer)
 			if err == nil {
 				err = addTags(w, []record.Tag{{Key: tag}})
 			}
@@ -309,13 +290,13 @@ func (s *Workspaces) Tag(a *Actor, tag string, ids []string) error {
 }
 
 // DeleteTags removes tags without a value from all workspaces of an organization.
-func (s *Workspaces) DeleteTags(a *Actor, organization string, tags []string) error {
+func (s *Workspaces) DeleteTags(a *rights.Actor, organization string, tags []string) error {
 	return s.audited(a, "organization.tags", organization, func(tx *store.Tx) error {
-		o, err := a.organization(tx, organization)
+		o, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
 		}
-		if !a.manages(o, manageWorkspaces) {
+		if !a.Manages(o, rights.ManageWorkspaces) {
 			return tables.Forbidden("you are not allowed to change all workspaces of %s", o.Name)
 		}
 		gone := func(t record.Tag) bool { return t.Value == "" && slices.Contains(tags, t.Key) }
@@ -338,9 +319,9 @@ func (s *Workspaces) DeleteTags(a *Actor, organization string, tags []string) er
 
 // Delete removes a workspace and all of its records. With safe, it refuses a workspace that manages
 // objects or is locked.
-func (s *Workspaces) Delete(a *Actor, id string, safe bool) error {
+func (s *Workspaces) Delete(a *rights.Actor, id string, safe bool) error {
 	return s.audited(a, "workspace.delete", id, func(tx *store.Tx) error {
-		w, err := a.allowed(tx, id, needDelete)
+		w, err := a.Allowed(tx, id, rights.Delete)
 		if err != nil {
 			return err
 		}
@@ -361,7 +342,7 @@ func (s *Workspaces) Delete(a *Actor, id string, safe bool) error {
 			if err != nil {
 				return err
 			}
-			o, err := a.organization(tx, w.Organization)
+			o, err := a.Organization(tx, w.Organization)
 			if err != nil {
 				return err
 			}
@@ -370,7 +351,7 @@ func (s *Workspaces) Delete(a *Actor, id string, safe bool) error {
 			case manages && safe:
 				return tables.Conflict("The workspace still manages %d resources: destroy them, or delete the workspace "+
 					"with force", v.Resources)
-			case manages && o.NoForceDelete && !a.owns(o):
+			case manages && o.NoForceDelete && !a.Owns(o):
 				return tables.Forbidden("only owners of %s may delete a workspace that still manages resources", o.Name)
 			}
 		}
@@ -448,9 +429,9 @@ func (s *Workspaces) drop(tx *store.Tx, w *record.Workspace) error {
 }
 
 // EffectiveTags returns the tags of a workspace and of its project; those of the workspace take precedence.
-func (s *Workspaces) EffectiveTags(a *Actor, id string) (out []record.Tag, err error) {
+func (s *Workspaces) EffectiveTags(a *rights.Actor, id string) (out []record.Tag, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		w, _, err := a.workspace(tx, id)
+		w, _, err := a.Workspace(tx, id)
 		if err != nil {
 			return err
 		}
@@ -465,14 +446,14 @@ func (s *Workspaces) EffectiveTags(a *Actor, id string) (out []record.Tag, err e
 }
 
 // Consumers returns the workspaces whose runs may read the state of a workspace.
-func (s *Workspaces) Consumers(a *Actor, id string) (out []*WorkspaceView, err error) {
+func (s *Workspaces) Consumers(a *rights.Actor, id string) (out []*WorkspaceView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		w, _, err := a.workspace(tx, id)
+		w, _, err := a.Workspace(tx, id)
 		if err != nil {
 			return err
 		}
 		for _, id := range w.Consumers {
-			other, p, err := a.workspace(tx, id)
+			other, p, err := a.Workspace(tx, id)
 			if errors.Is(err, tables.ErrNotFound) {
 				continue // it was deleted, or the actor may not know of it
 			}
@@ -487,15 +468,15 @@ func (s *Workspaces) Consumers(a *Actor, id string) (out []*WorkspaceView, err e
 }
 
 // ChangeConsumers changes which workspaces may read the state of a workspace.
-func (s *Workspaces) ChangeConsumers(a *Actor, id string, change func([]string) []string) error {
+func (s *Workspaces) ChangeConsumers(a *rights.Actor, id string, change func([]string) []string) error {
 	return s.audited(a, "workspace.consumers", id, func(tx *store.Tx) error {
-		w, err := a.allowed(tx, id, needAdmin)
+		w, err := a.Allowed(tx, id, rights.Administer)
 		if err != nil {
 			return err
 		}
 		w.Consumers = change(slices.Clone(w.Consumers))
 		for _, id := range w.Consumers {
-			other, _, err := a.workspace(tx, id)
+			other, _, err := a.Workspace(tx, id)
 			if err != nil || other.Organization != w.Organization {
 				return tables.NotFound("there is no workspace %q, or you have no access to it", id)
 			}

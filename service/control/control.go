@@ -17,6 +17,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
@@ -71,10 +72,10 @@ type server struct {
 }
 
 // handler returns the document of a response: nil for none, a stream for one that is written piece by piece.
-type handler func(*http.Request, *service.Actor) (any, error)
+type handler func(*http.Request, *rights.Actor) (any, error)
 
 // actor returns the actor of a request, and its token.
-func (s *server) actor(r *http.Request) (*service.Actor, string, error) {
+func (s *server) actor(r *http.Request) (*rights.Actor, string, error) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	token = strings.TrimSpace(token)
 	from, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -159,7 +160,7 @@ func (c *counted) Write(p []byte) (int, error) {
 }
 
 // backup streams a backup of the service.
-func (s *server) backup(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) backup(r *http.Request, a *rights.Actor) (any, error) {
 	return stream{"application/x-tar", func(w io.Writer) error { return s.svc.Backup(r.Context(), a, w) }}, nil
 }
 
@@ -189,13 +190,13 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // halt returns the halt of a workspace or of the service.
-func (s *server) halt(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) halt(r *http.Request, a *rights.Actor) (any, error) {
 	h, err := s.svc.Halts.Find(a, r.PathValue("workspace"))
 	return map[string]any{"halt": h}, err
 }
 
 // setHalt starts a drain or an emergency stop.
-func (s *server) setHalt(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) setHalt(r *http.Request, a *rights.Actor) (any, error) {
 	var asked struct {
 		Reason    string `json:"reason"`
 		Emergency bool   `json:"emergency"`
@@ -211,13 +212,13 @@ func (s *server) setHalt(r *http.Request, a *service.Actor) (any, error) {
 }
 
 // poolHalt returns the drain of a pool.
-func (s *server) poolHalt(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) poolHalt(r *http.Request, a *rights.Actor) (any, error) {
 	all, err := s.svc.Pools.Drained(a)
 	return map[string]any{"halt": all[r.PathValue("pool")]}, err
 }
 
 // drainPool starts the drain of a pool.
-func (s *server) drainPool(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) drainPool(r *http.Request, a *rights.Actor) (any, error) {
 	var asked struct {
 		Reason string `json:"reason"`
 	}
@@ -230,7 +231,7 @@ func (s *server) drainPool(r *http.Request, a *service.Actor) (any, error) {
 	return s.poolHalt(r, a)
 }
 
-func (s *server) liftPool(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) liftPool(r *http.Request, a *rights.Actor) (any, error) {
 	return nil, s.svc.Pools.Lift(r.Context(), a, r.PathValue("pool"))
 }
 
@@ -244,7 +245,7 @@ func decode(r *http.Request, to any) error {
 	return nil
 }
 
-func (s *server) lift(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) lift(r *http.Request, a *rights.Actor) (any, error) {
 	return nil, s.svc.Halts.Lift(a, r.PathValue("workspace"))
 }
 
@@ -294,7 +295,7 @@ func holders(all []service.Permit) (out []holder) {
 }
 
 // wait returns the reason why a run waits; null if it does not wait.
-func (s *server) wait(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) wait(r *http.Request, a *rights.Actor) (any, error) {
 	w, err := s.svc.Runs.Waits(r.Context(), a, r.PathValue("run"))
 	if err != nil || w.Kind == "" {
 		return map[string]any{"wait": nil}, err
@@ -317,7 +318,7 @@ type doubt struct {
 }
 
 // doubts returns the operations in doubt of a workspace; more is the number of those that are not listed.
-func (s *server) doubts(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) doubts(r *http.Request, a *rights.Actor) (any, error) {
 	d, err := s.svc.Doubts.OfWorkspace(a, r.PathValue("workspace"))
 	if err != nil {
 		return nil, err
@@ -338,7 +339,7 @@ type outcome struct {
 }
 
 // resolve records the outcome of an operation in doubt, or of several: "outcomes" lists them.
-func (s *server) resolve(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) resolve(r *http.Request, a *rights.Actor) (any, error) {
 	var asked struct {
 		outcome
 		Outcomes []outcome `json:"outcomes"`
@@ -365,7 +366,7 @@ func (s *server) resolve(r *http.Request, a *service.Actor) (any, error) {
 }
 
 // changeObjects changes instances of a state while runs change others.
-func (s *server) changeObjects(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) changeObjects(r *http.Request, a *rights.Actor) (any, error) {
 	var asked struct {
 		Operation string          `json:"operation"`
 		Lineage   string          `json:"lineage"`

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 )
 
 // User is the JSON form of a user.
@@ -47,12 +48,12 @@ func formOf(u *record.User) User {
 }
 
 // me returns the user of the request.
-func (s *server) me(_ *http.Request, a *service.Actor) (any, error) {
+func (s *server) me(_ *http.Request, a *rights.Actor) (any, error) {
 	u := s.svc.Users.Me(a)
 	return formOf(&u), nil
 }
 
-func (s *server) users(_ *http.Request, a *service.Actor) (any, error) {
+func (s *server) users(_ *http.Request, a *rights.Actor) (any, error) {
 	all, err := s.svc.Users.List(a)
 	out := []User{}
 	for _, u := range all {
@@ -70,7 +71,7 @@ func (s *server) users(_ *http.Request, a *service.Actor) (any, error) {
 }
 
 // createUser creates a user with a token, which is also a password and is not shown again.
-func (s *server) createUser(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) createUser(r *http.Request, a *rights.Actor) (any, error) {
 	var q newUser
 	if err := decode(r, &q); err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func (s *server) createUser(r *http.Request, a *service.Actor) (any, error) {
 	return out, err
 }
 
-func (s *server) changeUser(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) changeUser(r *http.Request, a *rights.Actor) (any, error) {
 	var q UserChange
 	if err := decode(r, &q); err != nil {
 		return nil, err
@@ -97,14 +98,14 @@ func (s *server) changeUser(r *http.Request, a *service.Actor) (any, error) {
 }
 
 // resetUser revokes all tokens of a user, and returns a new one.
-func (s *server) resetUser(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) resetUser(r *http.Request, a *rights.Actor) (any, error) {
 	token, err := s.svc.Users.Reset(a, r.PathValue("user"))
 	return map[string]string{"token": token}, err
 }
 
 // changeTeams adds a user to a team, or removes the user from it.
 func (s *server) changeTeams(remove bool) handler {
-	return func(r *http.Request, a *service.Actor) (any, error) {
+	return func(r *http.Request, a *rights.Actor) (any, error) {
 		t, err := s.svc.Teams.Named(a, r.PathValue("org"), r.PathValue("team"))
 		if err != nil {
 			return nil, err
@@ -113,11 +114,11 @@ func (s *server) changeTeams(remove bool) handler {
 	}
 }
 
-func (s *server) deleteUser(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) deleteUser(r *http.Request, a *rights.Actor) (any, error) {
 	return nil, s.svc.Users.Delete(a, r.PathValue("user"))
 }
 
-func (s *server) setPassword(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) setPassword(r *http.Request, a *rights.Actor) (any, error) {
 	var q newPassword
 	if err := decode(r, &q); err != nil {
 		return nil, err

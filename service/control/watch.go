@@ -13,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/events"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
@@ -51,7 +52,7 @@ type watcher struct {
 
 // watch streams the progress of a run until it ends. A client that reconnects sends the phase and the cursor up
 // to which it has read.
-func (s *server) watch(w http.ResponseWriter, r *http.Request, token string, a *service.Actor) error {
+func (s *server) watch(w http.ResponseWriter, r *http.Request, token string, a *rights.Actor) error {
 	v, err := s.svc.Runs.Find(a, r.PathValue("run"))
 	if err != nil {
 		return err
@@ -71,7 +72,7 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request, token string, a *
 }
 
 // run sends lines until the run ends, the connection breaks, or the token becomes invalid.
-func (x *watcher) run(a *service.Actor, v *service.RunView) {
+func (x *watcher) run(a *rights.Actor, v *service.RunView) {
 	at := x.svc.Stream().Now()
 	for {
 		phase, id := "plan", v.Plan.ID
@@ -123,7 +124,7 @@ func (x *watcher) standing(v *service.RunView) error {
 }
 
 // send sends a phase until it ends, or all of an ended phase. It returns false if the client has disconnected.
-func (x *watcher) send(a *service.Actor, v *service.RunView, phase, id string) bool {
+func (x *watcher) send(a *rights.Actor, v *service.RunView, phase, id string) bool {
 	reader, err := x.svc.Timelines.Follow(a, id)
 	if err != nil {
 		return false
@@ -164,7 +165,7 @@ func (x *watcher) send(a *service.Actor, v *service.RunView, phase, id string) b
 }
 
 // ended sends an ended phase, unless the client has it already.
-func (x *watcher) ended(a *service.Actor, v *service.RunView, phase, id string) bool {
+func (x *watcher) ended(a *rights.Actor, v *service.RunView, phase, id string) bool {
 	if x.phase == phase && x.cursor == 0 {
 		return true // it was sent as ended
 	}
@@ -196,7 +197,7 @@ func (x *watcher) line(l Watched) error {
 
 // timeline returns a piece of the timeline of a run's last phase: its shape, or with ?piece=story the waits and
 // attempts of its operations.
-func (s *server) timeline(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) timeline(r *http.Request, a *rights.Actor) (any, error) {
 	v, err := s.svc.Runs.Find(a, r.PathValue("run"))
 	if err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
@@ -73,7 +74,7 @@ type server struct {
 type call struct {
 	w         http.ResponseWriter
 	r         *http.Request
-	actor     *service.Actor
+	actor     *rights.Actor
 	workspace *service.WorkspaceView
 }
 

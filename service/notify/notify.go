@@ -28,6 +28,7 @@ import (
 	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 )
 
 // Options configure the sending of notifications.
@@ -187,7 +188,7 @@ func (s *Sender) deliver(ctx context.Context, o service.Outgoing) {
 }
 
 // Verify sends an empty notification, and returns the response of the receiver.
-func (s *Sender) Verify(ctx context.Context, a *service.Actor, configuration string) (*record.Response, error) {
+func (s *Sender) Verify(ctx context.Context, a *rights.Actor, configuration string) (*record.Response, error) {
 	o, err := s.o.Notifications.Verification(a, configuration)
 	if err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/state/seal"
 )
@@ -166,7 +167,7 @@ type Harness struct {
 	store  *store.Store
 	End    func() // ends the service, as its process would; Start starts it again
 	change []func(*service.Options)
-	Admin  *service.Actor
+	Admin  *rights.Actor
 	Token  string
 	ahead  atomic.Int64 // of the clock, in nanoseconds
 }
@@ -243,7 +244,7 @@ func (h *Harness) Die() {
 }
 
 // StateText returns the bytes of a version of a state.
-func (h *Harness) StateText(a *service.Actor, id string) ([]byte, *record.StateVersion, error) {
+func (h *Harness) StateText(a *rights.Actor, id string) ([]byte, *record.StateVersion, error) {
 	r, v, err := h.States.Download(a, id)
 	if err != nil {
 		return nil, nil, err
@@ -265,7 +266,7 @@ func (h *Harness) Restore(backup io.Reader) {
 }
 
 // Actor returns the actor of a token.
-func (h *Harness) Actor(token string) *service.Actor {
+func (h *Harness) Actor(token string) *rights.Actor {
 	h.t.Helper()
 	a, err := h.Tokens.Authenticate(token, "test")
 	if err != nil {

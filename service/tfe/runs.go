@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 )
 
 // runResource returns the document of a run. Clients crash without its actions and without its relationships to
@@ -330,7 +331,7 @@ func (c *call) forceExecuteRun() error {
 }
 
 // act performs an action on a run. The body of the request is a plain object, not a document.
-func (c *call) act(do func(*service.Actor, string, string) error) error {
+func (c *call) act(do func(*rights.Actor, string, string) error) error {
 	var a struct{ Comment string }
 	if err := c.decode(&a); err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
@@ -49,7 +50,7 @@ type Options struct {
 	Logger   *slog.Logger // default: nothing is logged
 	// Verify sends a notification that verifies a configuration, and returns the response of its receiver; nil
 	// disables verification.
-	Verify func(ctx context.Context, a *service.Actor, configuration string) (*record.Response, error)
+	Verify func(ctx context.Context, a *rights.Actor, configuration string) (*record.Response, error)
 }
 
 // server serves the API.
@@ -105,7 +106,7 @@ type call struct {
 	*server
 	w     http.ResponseWriter
 	r     *http.Request
-	actor *service.Actor
+	actor *rights.Actor
 	asked map[string]bool // the related documents to include
 }
 

@@ -285,8 +285,8 @@ func (c *call) access() error {
 	return c.ok(c.accessResource(x))
 }
 
-// rights are custom permissions in a request. Nil fields are not changed.
-type rights struct {
+// accessAttributes are custom permissions in a request. Nil fields are not changed.
+type accessAttributes struct {
 	Runs    *string `json:"runs"`
 	Vars    *string `json:"variables"`
 	State   *string `json:"state-versions"`
@@ -300,7 +300,7 @@ type rights struct {
 }
 
 // given returns the name of a permission that is set; empty if none is.
-func (r *rights) given() string {
+func (r *accessAttributes) given() string {
 	for _, p := range []struct {
 		name string
 		set  bool
@@ -317,7 +317,7 @@ func (r *rights) given() string {
 }
 
 // apply changes an access; the error names an invalid word.
-func (r *rights) apply(x *record.Access) error {
+func (r *accessAttributes) apply(x *record.Access) error {
 	p := &x.Custom
 	if r.Runs != nil {
 		if p.Runs = slices.Index(runLevels, *r.Runs); p.Runs < 0 {
@@ -395,7 +395,7 @@ func (c *call) accessChange() (func(*record.Access) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	var r rights
+	var r accessAttributes
 	text := []byte(q.Data.Attributes)
 	on := "workspace"
 	if c.onProjects() {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/picture"
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
@@ -146,8 +147,8 @@ type call struct {
 	r     *http.Request
 	args  map[string]string
 	from  string
-	actor *service.Actor // nil before the login
-	token string         // of the session
+	actor *rights.Actor // nil before the login
+	token string        // of the session
 	// refused is the error of a form; its page is shown again with it, and with what was entered.
 	refused *failure
 }

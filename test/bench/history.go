@@ -17,6 +17,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/state/seal"
 )
@@ -143,7 +144,7 @@ func (h *host) remember(ctx context.Context) (err error) {
 }
 
 // oldSpace creates a workspace, and applies its runs.
-func oldSpace(ctx context.Context, s *service.Service, a *service.Actor, name string) error {
+func oldSpace(ctx context.Context, s *service.Service, a *rights.Actor, name string) error {
 	w, err := s.Workspaces.Create(a, "main", service.WorkspaceSettings{Name: &name})
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
@@ -129,7 +130,7 @@ func (s *Site) named(w *service.WorkspaceView) {
 	if err == nil {
 		token, _, err = s.Tokens.Create(s.Admin, record.TokenTeam, team.ID, script, time.Time{})
 	}
-	var member *service.Actor
+	var member *rights.Actor
 	if err == nil {
 		member, err = s.Tokens.Authenticate(token, script)
 	}
