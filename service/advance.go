@@ -8,6 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/turn"
 )
 
 // advance makes all steps that are due, and returns the time at which the next step becomes due without a
@@ -24,9 +25,9 @@ func (q *queue) advance(ctx context.Context) (time.Time, error) {
 		for _, r := range q.continueApplies(b) {
 			q.begin(ctx, r, true)
 		}
-		steps := b.due()
+		steps := b.Due()
 		if len(steps) == 0 {
-			return b.nextDue(), nil
+			return b.NextDue(), nil
 		}
 		made, err := q.make(steps)
 		for _, r := range made {
@@ -38,13 +39,10 @@ func (q *queue) advance(ctx context.Context) (time.Time, error) {
 			return time.Time{}, err
 		}
 		if len(made) == 0 {
-			return b.now.Add(100 * time.Millisecond), nil
+			return b.Now.Add(100 * time.Millisecond), nil
 		}
 	}
 }
-
-// waitsInLine reports whether a run waits for the earlier runs of its workspace before it plans.
-func waitsInLine(r *record.Run) bool { return !r.PlanOnly && !r.SavePlan }
 
 // firstInLine returns ErrConflict if an earlier run of the workspace is still waiting. Two runs may be
 // committed at the same time; the queue then learns of them in any order.
@@ -57,7 +55,7 @@ func firstInLine(tx *store.Tx, r *record.Run) error {
 		if o.Number >= r.Number {
 			return nil // runs are listed from the oldest to the newest
 		}
-		if o.Status == record.Pending && waitsInLine(o) {
+		if o.Status == record.Pending && turn.WaitsInLine(o) {
 			return tables.Conflict("run %s is ahead of it in the queue", o.ID)
 		}
 	}
@@ -66,7 +64,7 @@ func firstInLine(tx *store.Tx, r *record.Run) error {
 
 // make makes steps in one transaction, and returns their runs as they are afterwards. It omits steps that have
 // become impossible meanwhile.
-func (q *queue) make(steps []step) (made []*record.Run, err error) {
+func (q *queue) make(steps []turn.Step) (made []*record.Run, err error) {
 	err = q.store.Update(func(tx *store.Tx) error {
 		made = nil
 		for _, s := range steps {
@@ -87,7 +85,7 @@ func (q *queue) make(steps []step) (made []*record.Run, err error) {
 	if err = tables.Translated(err); gone(err) && len(steps) > 1 { // one impossible step must not prevent the others
 		made = nil
 		for _, s := range steps {
-			one, err := q.make([]step{s})
+			one, err := q.make([]turn.Step{s})
 			if err != nil && !gone(err) {
 				return made, err
 			}
@@ -118,33 +116,33 @@ func gone(err error) bool {
 
 // turn reads the run of a step. The error is ErrConflict if the run is no longer in the status from which the
 // step starts.
-func (q *queue) turn(tx *store.Tx, s step) (*record.Run, error) {
-	r, err := tables.Runs.Get(tx, s.run)
+func (q *queue) turn(tx *store.Tx, s turn.Step) (*record.Run, error) {
+	r, err := tables.Runs.Get(tx, s.Run)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := record.Next(r.Status, s.kind, 0); err != nil {
+	if _, err := record.Next(r.Status, s.Kind, 0); err != nil {
 		return nil, tables.Conflict("the run %s is %s", r.ID, r.Status)
 	}
 	h, err := tables.HaltOf(tx, r.Workspace)
 	if err != nil {
 		return nil, err
 	}
-	if starts := s.kind == record.EventPlanStarted || s.kind == record.EventApplyStarted; starts && h != nil {
+	if starts := s.Kind == record.EventPlanStarted || s.Kind == record.EventApplyStarted; starts && h != nil {
 		return nil, tables.Conflict("nothing starts: %s", h.Reason)
 	}
-	if s.kind != record.EventPlanQueued && s.kind != record.EventApplyQueued {
+	if s.Kind != record.EventPlanQueued && s.Kind != record.EventApplyQueued {
 		return r, nil
 	}
 	w, err := tables.Workspaces.Get(tx, r.Workspace)
 	if err != nil {
 		return nil, err
 	}
-	if waitsFor := !r.PlanOnly && (!r.SavePlan || s.kind == record.EventApplyQueued); waitsFor &&
+	if waitsFor := !r.PlanOnly && (!r.SavePlan || s.Kind == record.EventApplyQueued); waitsFor &&
 		w.Lock.Held() && w.Lock.ID != r.ID && (!w.ObjectLocks || w.Lock.Kind != "run" || w.Lock.Reason != "") {
 		return nil, tables.Conflict("%s", tables.LockedBy(tx, w))
 	}
-	if s.kind == record.EventPlanQueued && waitsInLine(r) && !w.ObjectLocks {
+	if s.Kind == record.EventPlanQueued && turn.WaitsInLine(r) && !w.ObjectLocks {
 		if err := firstInLine(tx, r); err != nil {
 			return nil, err
 		}
@@ -153,11 +151,11 @@ func (q *queue) turn(tx *store.Tx, s step) (*record.Run, error) {
 }
 
 // step records a step of a run.
-func (q *queue) step(tx *store.Tx, r *record.Run, s step) error {
-	if s.why != "" {
-		if err := q.transitions.remark(tx, r, string(s.kind), s.why, ""); err != nil {
+func (q *queue) step(tx *store.Tx, r *record.Run, s turn.Step) error {
+	if s.Why != "" {
+		if err := q.transitions.remark(tx, r, string(s.Kind), s.Why, ""); err != nil {
 			return err
 		}
 	}
-	return q.transitions.enter(tx, r, s.kind, 0, "")
+	return q.transitions.enter(tx, r, s.Kind, 0, "")
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/turn"
 )
 
 // Facts are properties of a workspace that are not part of its record. Those that the actor may not see are
@@ -53,7 +54,7 @@ func (s *Workspaces) Facts(w *WorkspaceView) (f Facts, err error) {
 			if err != nil {
 				return err
 			}
-			if waitsInLine(r) || r.Status == record.Applied {
+			if turn.WaitsInLine(r) || r.Status == record.Applied {
 				f.Current = id
 			}
 		}

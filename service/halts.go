@@ -7,6 +7,7 @@ import (
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/turn"
 )
 
 // Halts keep runs from starting: in a workspace, or in the whole service.
@@ -93,16 +94,16 @@ func (q *queue) suspend(workspace string) {
 
 // continueApplies starts the applies that are in progress but that no job carries out, because they were suspended or
 // the service was restarted.
-func (q *queue) continueApplies(b *queueState) (due []*record.Run) {
+func (q *queue) continueApplies(b *turn.State) (due []*record.Run) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.unsure || q.stopped {
 		return nil
 	}
-	for _, o := range b.runs {
+	for _, o := range b.Runs {
 		r := q.active[o.ID] // b may be outdated: a run that has ended meanwhile must not start again
 		if r != nil && r.Status == record.Applying && q.running[r.ID] == nil &&
-			(!b.emergency(r) || !r.CancelAsked.IsZero()) {
+			(!b.Emergency(r) || !r.CancelAsked.IsZero()) {
 			due = append(due, r)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/turn"
 )
 
 // notifyChanged wakes the goroutines that wait for changes of these runs. The caller holds q.mu.
@@ -99,12 +100,12 @@ func (s *Runs) Seen(id string) {
 		return
 	}
 	look := q.seen[id]
-	look.last = s.now()
+	look.Last = s.now()
 	if r.Status == record.Planned {
-		look.reads++
+		look.Reads++
 	}
 	q.seen[id] = look
-	due := r.Status == record.Planned && r.AutoApply && look.reads >= holdReads
+	due := r.Status == record.Planned && r.AutoApply && look.Reads >= turn.HoldReads
 	q.mu.Unlock()
 	if due {
 		q.wake()

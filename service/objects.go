@@ -10,6 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/turn"
 )
 
 // ObjectChange is a change of some instances of a state, while runs may change others.
@@ -153,7 +154,7 @@ func (s *Objects) endChange(workspace string) error {
 			return err
 		}
 		r, err := tables.Runs.Get(tx, w.Lock.ID)
-		if err != nil || r.Status.Holds() && holds(r) {
+		if err != nil || r.Status.Holds() && turn.Holds(r) {
 			return err
 		}
 		if w.Lock, err = s.transitions.lockOfOthers(tx, w, r); err != nil {

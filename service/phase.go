@@ -22,6 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/turn"
 )
 
 // begin starts the job that has the engine carry out the current phase of a run.
@@ -265,13 +266,13 @@ func (q *queue) waitsFor(id, kind, on, text string) {
 	case j == nil:
 		return
 	case text == "":
-		j.waits = Wait{}
+		j.waits = turn.Wait{}
 	default:
 		since := j.waits.Since
 		if since.IsZero() {
 			since = q.now().UTC()
 		}
-		j.waits = Wait{Kind: kind, On: on, Since: since, Text: text}
+		j.waits = turn.Wait{Kind: kind, On: on, Since: since, Text: text}
 	}
 	q.notifyChanged(id)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/turn"
 )
 
 // queue advances runs: after every change it determines the due steps, and has the engine carry out phases.
@@ -38,7 +39,7 @@ type queue struct {
 	// may have been in vain; see again.
 	repeated map[string]int
 	served   map[string]time.Time
-	seen     map[string]clientReads
+	seen     map[string]turn.ClientReads
 	stopped  bool
 	unsure   bool          // active may differ from the store
 	reread   time.Time     // the earliest time to read the store again
@@ -55,14 +56,14 @@ type job struct {
 	left      bool // a person has abandoned it (force-cancel)
 	suspended bool // a person has suspended it; it will continue
 	doubts    seenDoubts
-	waits     Wait // what it waits for; the zero value is nothing
+	waits     turn.Wait // what it waits for; the zero value is nothing
 }
 
 func newQueue(c *shared, plans, applies int) *queue {
 	return &queue{
 		shared: c, plans: plans, applies: applies, wakeups: make(chan struct{}, 1), halted: make(chan struct{}),
 		active: map[string]*record.Run{}, running: map[string]*job{}, changing: map[string]int{},
-		repeated: map[string]int{}, served: map[string]time.Time{}, seen: map[string]clientReads{},
+		repeated: map[string]int{}, served: map[string]time.Time{}, seen: map[string]turn.ClientReads{},
 		news: make(chan struct{}), followed: map[string]chan struct{}{},
 	}
 }

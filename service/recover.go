@@ -64,7 +64,9 @@ func (s *queue) takeTurns(active []*record.Run) error {
 				if err != nil {
 					return err
 				}
-				last = later(last, r.Times[record.Planning])
+				if began := r.Times[record.Planning]; began.After(last) {
+					last = began
+				}
 			}
 			s.served[a.Workspace] = last
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/turn"
 )
 
 // Confirm approves the plan of a run; it is applied when the workspace's queue allows.
@@ -84,7 +85,7 @@ func (s *Runs) ForceExecute(a *rights.Actor, id string) error {
 		if err != nil {
 			return err
 		}
-		if w.Lock.Kind != "run" || w.ObjectLocks || !waitsInLine(r) {
+		if w.Lock.Kind != "run" || w.ObjectLocks || !turn.WaitsInLine(r) {
 			return tables.Conflict("the run does not wait for another run")
 		}
 		var earlier []*record.Run
@@ -96,7 +97,7 @@ func (s *Runs) ForceExecute(a *rights.Actor, id string) error {
 			if o.Number >= r.Number {
 				break
 			}
-			if !waitsInLine(o) && o.ID != w.Lock.ID {
+			if !turn.WaitsInLine(o) && o.ID != w.Lock.ID {
 				continue
 			}
 			if !o.Status.Discardable() {
@@ -224,7 +225,7 @@ func (s *transitions) lockOfOthers(tx *store.Tx, w *record.Workspace, ended *rec
 		if err != nil {
 			return record.Lock{}, err
 		}
-		if o.ID != ended.ID && !o.PlanOnly && o.Status.Holds() && holds(o) {
+		if o.ID != ended.ID && !o.PlanOnly && o.Status.Holds() && turn.Holds(o) {
 			return record.Lock{Kind: "run", ID: o.ID, At: s.now().UTC()}, nil
 		}
 	}

@@ -13,7 +13,16 @@ import (
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/turn"
 )
+
+// Wait says what a run waits for. The zero value means nothing. For a run in progress whose operations wait, Kind is
+// that of the first of the shortages.
+type Wait struct {
+	turn.Wait
+	// Shortages are the limits and pools that operations of the run wait for.
+	Shortages []Shortage
+}
 
 // Shortage is a limit or a pool for which operations of a run in progress wait, because others have all of it.
 type Shortage struct {
@@ -74,7 +83,7 @@ func shortageWait(list []Shortage) Wait {
 			since = x.Since
 		}
 	}
-	return Wait{Kind: list[0].Kind, On: list[0].Name, Since: since, Text: strings.Join(text, "; "), Shortages: list}
+	return Wait{turn.Wait{Kind: list[0].Kind, On: list[0].Name, Since: since, Text: strings.Join(text, "; ")}, list}
 }
 
 // String describes it for people.

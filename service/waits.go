@@ -12,10 +12,11 @@ import (
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/turn"
 )
 
 // state returns a snapshot of the queue, with the workspaces of all runs that wait for them.
-func (q *queue) state() (*queueState, error) {
+func (q *queue) state() (*turn.State, error) {
 	return q.stateWith(func(r *record.Run) bool {
 		switch r.Status {
 		case record.Pending, record.Planned, record.PlannedAndSaved, record.Confirmed:
@@ -27,48 +28,48 @@ func (q *queue) state() (*queueState, error) {
 
 // stateWith returns a snapshot of the queue with the workspaces of the runs for which looks returns true. It
 // must stay cheap: it is made after each change, and whenever a client asks for the position of a run.
-func (q *queue) stateWith(looks func(*record.Run) bool) (*queueState, error) {
+func (q *queue) stateWith(looks func(*record.Run) bool) (*turn.State, error) {
 	q.mu.Lock()
 	if q.ordered == nil {
 		q.ordered = slices.SortedFunc(maps.Values(q.active), func(x, y *record.Run) int {
 			return cmp.Compare(x.Number, y.Number)
 		})
 	}
-	b := &queueState{
-		now: q.now(), plans: q.plans, applies: q.applies, stopped: q.stopped, runs: q.ordered,
-		spaces: map[string]*record.Workspace{}, served: map[string]time.Time{}, seen: map[string]clientReads{},
-		halts: map[string]*record.Halt{}, objects: map[string]Wait{},
+	b := &turn.State{
+		Now: q.now(), Plans: q.plans, Applies: q.applies, Stopped: q.stopped, Runs: q.ordered,
+		Workspaces: map[string]*record.Workspace{}, Served: map[string]time.Time{}, Seen: map[string]turn.ClientReads{},
+		Halts: map[string]*record.Halt{}, Waiting: map[string]turn.Wait{},
 	}
 	for id, j := range q.running {
 		if j.waits.Kind != "" {
-			b.objects[id] = j.waits
+			b.Waiting[id] = j.waits
 		}
 	}
-	for _, r := range b.runs {
+	for _, r := range b.Runs {
 		if at, known := q.served[r.Workspace]; known {
-			b.served[r.Workspace] = at
+			b.Served[r.Workspace] = at
 		}
 		if look, known := q.seen[r.ID]; known {
-			b.seen[r.ID] = look
+			b.Seen[r.ID] = look
 		}
 	}
 	q.mu.Unlock()
 	err := q.store.View(func(tx *store.Tx) error {
-		for _, r := range b.runs {
-			if _, known := b.spaces[r.Workspace]; known || !looks(r) {
+		for _, r := range b.Runs {
+			if _, known := b.Workspaces[r.Workspace]; known || !looks(r) {
 				continue
 			}
 			w, err := tables.Workspaces.Look(tx, r.Workspace)
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
-			b.spaces[r.Workspace] = w // nil if it was deleted
+			b.Workspaces[r.Workspace] = w // nil if it was deleted
 		}
 		for _, err := range tables.Halts.All(tx) { // usually there is none
 			if err != nil {
 				return err
 			}
-			return b.readHalts(tx)
+			return readHalts(tx, b)
 		}
 		return nil
 	})
@@ -76,9 +77,9 @@ func (q *queue) stateWith(looks func(*record.Run) bool) (*queueState, error) {
 }
 
 // readHalts reads the halts that apply to the workspaces of the queue.
-func (b *queueState) readHalts(tx *store.Tx) error {
-	for _, r := range b.runs {
-		if b.halts[r.Workspace] != nil {
+func readHalts(tx *store.Tx, b *turn.State) error {
+	for _, r := range b.Runs {
+		if b.Halts[r.Workspace] != nil {
 			continue
 		}
 		h, err := tables.HaltOf(tx, r.Workspace)
@@ -86,7 +87,7 @@ func (b *queueState) readHalts(tx *store.Tx) error {
 			return err
 		}
 		if h != nil {
-			b.halts[r.Workspace] = h
+			b.Halts[r.Workspace] = h
 		}
 	}
 	return nil
@@ -122,12 +123,12 @@ func (s *Runs) WaitsFor(r *record.Run) (Wait, error) {
 	if err != nil {
 		return Wait{}, err
 	}
-	w := b.waits(r)
+	w := b.Waits(r)
 	if w.Kind == "" && r.Status.Computes() {
 		list, err := s.pools.shortages(r)
 		return shortageWait(list), err
 	}
-	return w, nil
+	return Wait{Wait: w}, nil
 }
 
 // Queue returns the unfinished runs of an organization that the actor may see, by creation time.

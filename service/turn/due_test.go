@@ -1,4 +1,4 @@
-package service
+package turn
 
 import (
 	"fmt"
@@ -16,13 +16,13 @@ type play struct {
 	t      *testing.T
 	seed   uint64
 	random *rand.Rand
-	queue  queueState
+	queue  State
 	number uint64
 	starts []string // what was planned and applied, to tell what a seed did
 }
 
 func (p *play) find(id string) *record.Run {
-	for _, r := range p.queue.runs {
+	for _, r := range p.queue.Runs {
 		if r.ID == id {
 			return r
 		}
@@ -30,12 +30,12 @@ func (p *play) find(id string) *record.Run {
 	return nil
 }
 
-// enter applies an event as Service.enter does, without the store.
+// enter applies an event as the service does, without the store.
 func (p *play) enter(r *record.Run, k record.RunEventKind, o record.Outcome) bool {
-	if r.Enter(k, o, p.queue.now) != nil {
+	if r.Enter(k, o, p.queue.Now) != nil {
 		return false
 	}
-	w := p.queue.spaces[r.Workspace]
+	w := p.queue.Workspaces[r.Workspace]
 	locks := !r.PlanOnly && r.Status.Holds() && (!r.SavePlan || k == record.EventApplyQueued ||
 		r.Status == record.Applying)
 	switch {
@@ -45,9 +45,9 @@ func (p *play) enter(r *record.Run, k record.RunEventKind, o record.Outcome) boo
 		w.Lock = record.Lock{}
 	}
 	if r.Status.Final() {
-		for i, o := range p.queue.runs {
+		for i, o := range p.queue.Runs {
 			if o == r {
-				p.queue.runs = append(p.queue.runs[:i:i], p.queue.runs[i+1:]...)
+				p.queue.Runs = append(p.queue.Runs[:i:i], p.queue.Runs[i+1:]...)
 				break
 			}
 		}
@@ -59,7 +59,7 @@ func (p *play) enter(r *record.Run, k record.RunEventKind, o record.Outcome) boo
 func (p *play) check(when string) {
 	p.t.Helper()
 	holder, plans, applies := map[string]string{}, 0, 0
-	for _, r := range p.queue.runs {
+	for _, r := range p.queue.Runs {
 		switch r.Status {
 		case record.Planning:
 			plans++
@@ -78,11 +78,11 @@ func (p *play) check(when string) {
 			p.t.Fatalf("seed %d, %s: %s and %s both have %s", p.seed, when, other, r.ID, r.Workspace)
 		}
 		holder[r.Workspace] = r.ID
-		if l := p.queue.spaces[r.Workspace].Lock; l.Kind == "run" && l.ID != r.ID {
+		if l := p.queue.Workspaces[r.Workspace].Lock; l.Kind == "run" && l.ID != r.ID {
 			p.t.Fatalf("seed %d, %s: %s is %s, and the lock is that of %s", p.seed, when, r.ID, r.Status, l.ID)
 		}
 	}
-	if plans > p.queue.plans || applies > p.queue.applies {
+	if plans > p.queue.Plans || applies > p.queue.Applies {
 		p.t.Fatalf("seed %d, %s: %d plans and %d applies at a time", p.seed, when, plans, applies)
 	}
 }
@@ -90,14 +90,14 @@ func (p *play) check(when string) {
 // turn executes all steps that are due.
 func (p *play) turn() {
 	for {
-		steps := p.queue.due()
+		steps := p.queue.Due()
 		made := 0
 		for _, s := range steps {
-			if r := p.find(s.run); r != nil && p.enter(r, s.kind, 0) {
+			if r := p.find(s.Run); r != nil && p.enter(r, s.Kind, 0) {
 				made++
-				p.starts = append(p.starts, fmt.Sprint(s.kind, " ", s.run))
+				p.starts = append(p.starts, fmt.Sprint(s.Kind, " ", s.Run))
 			}
-			p.check(fmt.Sprint("after ", s.kind, " of ", s.run))
+			p.check(fmt.Sprint("after ", s.Kind, " of ", s.Run))
 		}
 		if made == 0 {
 			return
@@ -108,28 +108,28 @@ func (p *play) turn() {
 // act executes one action of a person.
 func (p *play) act() {
 	var r *record.Run
-	if n := len(p.queue.runs); n > 0 {
-		r = p.queue.runs[p.random.IntN(n)]
+	if n := len(p.queue.Runs); n > 0 {
+		r = p.queue.Runs[p.random.IntN(n)]
 	}
 	switch p.random.IntN(12) {
 	case 0, 1, 2:
 		p.number++
 		kind := p.random.IntN(6)
-		p.queue.runs = append(p.queue.runs, &record.Run{
+		p.queue.Runs = append(p.queue.Runs, &record.Run{
 			ID: fmt.Sprint("run-", p.number), Number: p.number, Workspace: fmt.Sprint("ws-", p.random.IntN(3)),
 			Status:   record.Pending,
 			PlanOnly: kind == 0, SavePlan: kind == 1, AutoApply: kind == 2, Source: record.SourceAPI,
 			Times: map[record.RunStatus]time.Time{},
 		})
 	case 3:
-		w := p.queue.spaces[fmt.Sprint("ws-", p.random.IntN(3))]
+		w := p.queue.Workspaces[fmt.Sprint("ws-", p.random.IntN(3))]
 		if !w.Lock.Held() {
 			w.Lock = record.Lock{Kind: "user", ID: "ann"}
 		} else if w.Lock.Kind == "user" {
 			w.Lock = record.Lock{}
 		}
 	case 4: // the service ends and starts again: plans are made anew, applies gone on with
-		for _, r := range p.queue.runs {
+		for _, r := range p.queue.Runs {
 			if r.Status == record.Planning {
 				p.enter(r, record.EventPlanAgain, 0)
 			}
@@ -145,7 +145,7 @@ func (p *play) act() {
 	default:
 		p.finish(r)
 	}
-	p.queue.now = p.queue.now.Add(time.Second)
+	p.queue.Now = p.queue.Now.Add(time.Second)
 }
 
 // finish ends a phase in progress, or approves a waiting plan.
@@ -173,13 +173,13 @@ func (p *play) finish(r *record.Run) {
 func TestRunsHaveTheirTurns(t *testing.T) {
 	for seed := range uint64(10_000) {
 		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the test needs a seed
-		p := &play{t: t, seed: seed, random: random, queue: queueState{
-			now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), plans: 2, applies: 2, served: map[string]time.Time{},
-			seen: map[string]clientReads{}, spaces: map[string]*record.Workspace{},
+		p := &play{t: t, seed: seed, random: random, queue: State{
+			Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Plans: 2, Applies: 2, Served: map[string]time.Time{},
+			Seen: map[string]ClientReads{}, Workspaces: map[string]*record.Workspace{},
 		}}
 		for i := range 3 {
 			id := fmt.Sprint("ws-", i)
-			p.queue.spaces[id] = &record.Workspace{ID: id}
+			p.queue.Workspaces[id] = &record.Workspace{ID: id}
 		}
 		for range 40 {
 			p.act()
@@ -187,36 +187,36 @@ func TestRunsHaveTheirTurns(t *testing.T) {
 			p.turn()
 		}
 		// People do nothing new, locks are removed, and every run that somebody can approve ends.
-		for _, w := range p.queue.spaces {
+		for _, w := range p.queue.Workspaces {
 			if w.Lock.Kind == "user" {
 				w.Lock = record.Lock{}
 			}
 		}
-		for range 20 * (len(p.queue.runs) + 1) {
+		for range 20 * (len(p.queue.Runs) + 1) {
 			p.turn()
-			for _, r := range append([]*record.Run{}, p.queue.runs...) {
+			for _, r := range append([]*record.Run{}, p.queue.Runs...) {
 				p.finish(r)
 			}
 		}
-		if len(p.queue.runs) > 0 {
-			r := p.queue.runs[0]
+		if len(p.queue.Runs) > 0 {
+			r := p.queue.Runs[0]
 			t.Fatalf("seed %d: the run %s stays %s, and waits for %+v; %v", seed, r.ID, r.Status,
-				p.queue.waits(r), p.starts)
+				p.queue.Waits(r), p.starts)
 		}
 	}
 }
 
 // A later run must not get a workspace before one that waits for it.
 func TestNobodyIsOvertaken(t *testing.T) {
-	b := queueState{plans: 5, applies: 5, spaces: map[string]*record.Workspace{"w": {ID: "w"}}}
+	b := State{Plans: 5, Applies: 5, Workspaces: map[string]*record.Workspace{"w": {ID: "w"}}}
 	for i := range 3 {
-		b.runs = append(b.runs, &record.Run{ID: fmt.Sprint(i), Number: uint64(i), Workspace: "w",
+		b.Runs = append(b.Runs, &record.Run{ID: fmt.Sprint(i), Number: uint64(i), Workspace: "w",
 			Status: record.Pending}) //nolint:gosec // small
 	}
-	if steps := b.due(); len(steps) != 2 || steps[0].run != "0" || steps[1].run != "0" {
+	if steps := b.Due(); len(steps) != 2 || steps[0].Run != "0" || steps[1].Run != "0" {
 		t.Errorf("%+v", steps)
 	}
-	if w := b.waits(b.runs[2]); w.Place != 3 {
+	if w := b.Waits(b.Runs[2]); w.Place != 3 {
 		t.Errorf("the third run is at position %d", w.Place)
 	}
 }
@@ -224,14 +224,14 @@ func TestNobodyIsOvertaken(t *testing.T) {
 // The position of a plan counted the runs that were queued before it, although workspaces take turns.
 func TestThePlaceOfAPlanIsTheOrderInWhichPlansBegin(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	b := queueState{plans: 1, spaces: map[string]*record.Workspace{}, served: map[string]time.Time{"busy": now}}
+	b := State{Plans: 1, Workspaces: map[string]*record.Workspace{}, Served: map[string]time.Time{"busy": now}}
 	for i, w := range []string{"busy", "busy", "quiet"} {
-		b.spaces[w] = &record.Workspace{ID: w}
-		b.runs = append(b.runs, &record.Run{ID: fmt.Sprint(i), Number: uint64(i), Workspace: w,
+		b.Workspaces[w] = &record.Workspace{ID: w}
+		b.Runs = append(b.Runs, &record.Run{ID: fmt.Sprint(i), Number: uint64(i), Workspace: w,
 			Status: record.PlanQueued, PlanOnly: true}) //nolint:gosec // small
 	}
 	for i, want := range []int{2, 3, 1} {
-		if w := b.waits(b.runs[i]); w.Place != want {
+		if w := b.Waits(b.Runs[i]); w.Place != want {
 			t.Errorf("the run %d is at position %d, not %d", i, w.Place, want)
 		}
 	}
@@ -240,15 +240,15 @@ func TestThePlaceOfAPlanIsTheOrderInWhichPlansBegin(t *testing.T) {
 // Each step of a run was a separate transaction of the store: the plan of a run began after three transactions, one
 // after the other, and its apply after four.
 func TestARunGetsToWhereItHasToWaitInOneChange(t *testing.T) {
-	b := queueState{plans: 1, applies: 1, spaces: map[string]*record.Workspace{"v": {ID: "v"}, "w": {ID: "w"}}}
-	b.runs = []*record.Run{
+	b := State{Plans: 1, Applies: 1, Workspaces: map[string]*record.Workspace{"v": {ID: "v"}, "w": {ID: "w"}}}
+	b.Runs = []*record.Run{
 		{ID: "planned", Number: 1, Workspace: "v", Status: record.Planned, AutoApply: true, Source: record.SourceAPI},
 		{ID: "first", Number: 2, Workspace: "w", Status: record.Pending},
 		{ID: "second", Number: 3, Workspace: "w", Status: record.Pending, PlanOnly: true},
 	}
 	got := map[string][]record.RunEventKind{}
-	for _, s := range b.due() {
-		got[s.run] = append(got[s.run], s.kind)
+	for _, s := range b.Due() {
+		got[s.Run] = append(got[s.Run], s.Kind)
 	}
 	want := map[string][]record.RunEventKind{
 		"planned": {record.EventConfirmed, record.EventApplyQueued, record.EventApplyStarted},
@@ -258,20 +258,20 @@ func TestARunGetsToWhereItHasToWaitInOneChange(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, not %v", got, want)
 	}
-	if b.runs[0].Status != record.Planned {
+	if b.Runs[0].Status != record.Planned {
 		t.Error("due has changed the state of the queue")
 	}
 }
 
 func TestWorkspacesTakeTurns(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	b := queueState{plans: 2, spaces: map[string]*record.Workspace{}, served: map[string]time.Time{"busy": now}}
+	b := State{Plans: 2, Workspaces: map[string]*record.Workspace{}, Served: map[string]time.Time{"busy": now}}
 	for i, w := range []string{"busy", "busy", "busy", "quiet"} {
-		b.spaces[w] = &record.Workspace{ID: w}
-		b.runs = append(b.runs, &record.Run{ID: fmt.Sprint(i), Number: uint64(i), Workspace: w,
+		b.Workspaces[w] = &record.Workspace{ID: w}
+		b.Runs = append(b.Runs, &record.Run{ID: fmt.Sprint(i), Number: uint64(i), Workspace: w,
 			Status: record.PlanQueued, PlanOnly: true}) //nolint:gosec // small
 	}
-	if steps := b.due(); len(steps) != 2 || steps[0].run != "3" || steps[1].run != "0" {
+	if steps := b.Due(); len(steps) != 2 || steps[0].Run != "3" || steps[1].Run != "0" {
 		t.Errorf("%+v", steps)
 	}
 }
@@ -294,13 +294,13 @@ func TestAnAutoAppliedRunOfACommandLineWaitsUntilItWasRead(t *testing.T) {
 	} {
 		r := &record.Run{ID: "r", Workspace: "w", Source: try.source, AutoApply: true, Status: record.Planned,
 			Times: map[record.RunStatus]time.Time{record.Planned: now.Add(-try.age)}}
-		q := queueState{now: now, runs: []*record.Run{r}, spaces: map[string]*record.Workspace{"w": {ID: "w"}}, plans: 1,
-			applies: 1, seen: map[string]clientReads{"r": {reads: try.reads, last: now}}}
+		q := State{Now: now, Runs: []*record.Run{r}, Workspaces: map[string]*record.Workspace{"w": {ID: "w"}}, Plans: 1,
+			Applies: 1, Seen: map[string]ClientReads{"r": {Reads: try.reads, Last: now}}}
 		steps := q.turn()
-		if confirmed := len(steps) == 1 && steps[0].kind == record.EventConfirmed; confirmed != try.want {
+		if confirmed := len(steps) == 1 && steps[0].Kind == record.EventConfirmed; confirmed != try.want {
 			t.Errorf("%s: %v", try.what, steps)
 		}
-		if at := q.nextDue(); !try.want && !at.Equal(now.Add(holdTime-try.age)) {
+		if at := q.NextDue(); !try.want && !at.Equal(now.Add(holdTime-try.age)) {
 			t.Errorf("%s: the next step is due at %s", try.what, at)
 		}
 	}
