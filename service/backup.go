@@ -13,7 +13,7 @@ import (
 // change that was confirmed before the call. Only administrators of the service may make one. If Backup returns
 // an error, the output is incomplete and must be discarded.
 func (s *Service) Backup(ctx context.Context, a *rights.Actor, out io.Writer) error {
-	err := s.audited(a, "backup", "", func(*store.Tx) error {
+	err := s.audit.Change(a, "backup", "", func(*store.Tx) error {
 		if !a.Admin() {
 			return tables.Forbidden("only administrators of the service may make a backup")
 		}

@@ -204,7 +204,7 @@ func (s *Pools) ResizeLimit(ctx context.Context, a *rights.Actor, name string, s
 		return nil
 	}
 	if err := check(nil); err != nil {
-		return s.refuse(a, "limit.resize", name, err)
+		return s.audit.Refuse(a, "limit.resize", name, err)
 	}
 	all, err := s.Limits(ctx, a)
 	if err != nil {
@@ -213,15 +213,15 @@ func (s *Pools) ResizeLimit(ctx context.Context, a *rights.Actor, name string, s
 	i := slices.IndexFunc(all, func(l Limit) bool { return l.Name == name })
 	switch {
 	case i < 0:
-		return s.refuse(a, "limit.resize", name, tables.NotFound("there is no limit %q", name))
+		return s.audit.Refuse(a, "limit.resize", name, tables.NotFound("there is no limit %q", name))
 	case all[i].Sized:
-		return s.refuse(a, "limit.resize", name, tables.Conflict("the size of the limit %q follows the slots of its workers",
-			name))
+		return s.audit.Refuse(a, "limit.resize", name,
+			tables.Conflict("the size of the limit %q follows the slots of its workers", name))
 	}
 	if err := s.capacity.Resize(ctx, name, slots); err != nil {
 		return err
 	}
-	return s.audited(a, "limit.resize", name, func(*store.Tx) error { return nil })
+	return s.audit.Change(a, "limit.resize", name, func(*store.Tx) error { return nil })
 }
 
 // WorkspaceDoubts are the operations in doubt of a workspace.

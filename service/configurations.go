@@ -44,7 +44,7 @@ const uploadTerm = 24 * time.Hour
 func (s *Configurations) Create(a *rights.Actor, workspace string, c record.Configuration) (*record.Configuration,
 	error) {
 	out := &c
-	err := s.audited(a, "configuration.create", workspace, func(tx *store.Tx) error {
+	err := s.audit.Change(a, "configuration.create", workspace, func(tx *store.Tx) error {
 		w, err := a.Allowed(tx, workspace, rights.Plan)
 		if err != nil {
 			return err
@@ -240,7 +240,7 @@ func (s *Configurations) Download(a *rights.Actor, id string) (io.ReadCloser, er
 // if the version is the current one of its workspace, if a run that has not ended needs it, if the service reads
 // objects with it to watch for drift, or if it was never uploaded completely.
 func (s *Configurations) Archive(a *rights.Actor, id string) error {
-	return s.audited(a, "configuration.archive", id, func(tx *store.Tx) error {
+	return s.audit.Change(a, "configuration.archive", id, func(tx *store.Tx) error {
 		c, err := tables.Configurations.Get(tx, id)
 		var w *record.Workspace
 		if err == nil {

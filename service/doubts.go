@@ -96,7 +96,7 @@ func (s *Doubts) beginResolving(a *rights.Actor, workspace string, all []Resolut
 	err error) {
 	q := s.queue
 	taken := false
-	err = s.audited(a, "doubt.resolve", workspace, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "doubt.resolve", workspace, func(tx *store.Tx) error {
 		w, err := a.Allowed(tx, workspace, rights.Apply)
 		if err != nil {
 			return err
@@ -187,7 +187,7 @@ func (s *Doubts) endResolving(a *rights.Actor, r *record.Run, all []Resolution, 
 				if failure != nil {
 					outcome = "failed: " + failure.Error()
 				}
-				if err := s.note(tx, a, "doubt.resolved", r.Workspace, outcome); err != nil {
+				if err := s.audit.Note(tx, a, "doubt.resolved", r.Workspace, outcome); err != nil {
 					return err
 				}
 			}

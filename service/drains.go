@@ -21,7 +21,7 @@ const maxPoolName = 200
 // Drain stops the dispatch of operations to a pool until Lift is called. Operations that run there continue;
 // runs that need the pool wait. The pool need not have workers. A new drain replaces the previous one.
 func (s *Pools) Drain(ctx context.Context, a *rights.Actor, pool, reason string) error {
-	err := s.audited(a, "halt.drain", poolPrefix+pool, func(tx *store.Tx) error {
+	err := s.audit.Change(a, "halt.drain", poolPrefix+pool, func(tx *store.Tx) error {
 		if err := a.MayDrainPools(); err != nil {
 			return err
 		}
@@ -43,7 +43,7 @@ func (s *Pools) Drain(ctx context.Context, a *rights.Actor, pool, reason string)
 
 // Lift ends the drain of a pool. The error is ErrNotFound if there is none.
 func (s *Pools) Lift(ctx context.Context, a *rights.Actor, pool string) error {
-	err := s.audited(a, "halt.lift", poolPrefix+pool, func(tx *store.Tx) error {
+	err := s.audit.Change(a, "halt.lift", poolPrefix+pool, func(tx *store.Tx) error {
 		if err := a.MayDrainPools(); err != nil {
 			return err
 		}

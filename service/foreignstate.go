@@ -34,7 +34,7 @@ func (s *States) PutForeign(a *rights.Actor, workspace string, n ForeignState, d
 		err = fits(size, s.maxState)
 	}
 	if err != nil {
-		return s.refuse(a, "state.create", workspace, tables.Translated(err))
+		return s.audit.Refuse(a, "state.create", workspace, tables.Translated(err))
 	}
 	v := &record.StateVersion{ID: tables.NewID("sv"), Workspace: workspace, Status: record.StateFinalized,
 		Secret:    tables.NewSecret(),
@@ -60,7 +60,7 @@ func (s *States) PutForeign(a *rights.Actor, workspace string, n ForeignState, d
 		return tables.Invalid("the content is not a state: %v", wrong)
 	}
 	v.Serial = text.serial
-	return s.audited(a, "state.create", workspace, func(tx *store.Tx) error {
+	return s.audit.Change(a, "state.create", workspace, func(tx *store.Tx) error {
 		kept = false
 		w, err := may(tx)
 		if err != nil {

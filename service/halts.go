@@ -29,7 +29,7 @@ func (s *Halts) Halt(a *rights.Actor, workspace string, h record.Halt) error {
 	if h.Emergency {
 		action = "halt.emergency"
 	}
-	return s.audited(a, action, workspace, func(tx *store.Tx) error {
+	return s.audit.Change(a, action, workspace, func(tx *store.Tx) error {
 		if err := a.MayHalt(tx, workspace); err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func haltReason(text string) (string, error) {
 
 // Lift ends a halt. The error is ErrNotFound if there is none.
 func (s *Halts) Lift(a *rights.Actor, workspace string) error {
-	return s.audited(a, "halt.lift", workspace, func(tx *store.Tx) error {
+	return s.audit.Change(a, "halt.lift", workspace, func(tx *store.Tx) error {
 		if err := a.MayHalt(tx, workspace); err != nil {
 			return err
 		}

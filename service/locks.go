@@ -56,7 +56,7 @@ func (s *Workspaces) ForceUnlock(a *rights.Actor, id string) (v *WorkspaceView, 
 func (s *Workspaces) changeLock(a *rights.Actor, action, id string, n rights.Right,
 	change func(*store.Tx, *record.Workspace, record.Permissions) error,
 ) (v *WorkspaceView, err error) {
-	err = s.audited(a, action, id, func(tx *store.Tx) error {
+	err = s.audit.Change(a, action, id, func(tx *store.Tx) error {
 		w, p, err := a.Workspace(tx, id)
 		if err != nil {
 			return err

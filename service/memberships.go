@@ -86,7 +86,7 @@ func invitation(tx *store.Tx, user string) (*record.Membership, error) {
 // has the address, the invitation waits until an administrator of the service creates that user.
 func (s *Memberships) Invite(a *rights.Actor, organization, email string, teamIDs []string) (v *MembershipView,
 	err error) {
-	err = s.audited(a, "membership.create", organization, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "membership.create", organization, func(tx *store.Tx) error {
 		o, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
@@ -195,7 +195,7 @@ func (s *Memberships) belong(tx *store.Tx, organization string, u *record.User) 
 
 // Expel ends a membership, and removes the user from the teams of the organization.
 func (s *Memberships) Expel(a *rights.Actor, id string) error {
-	return s.audited(a, "membership.delete", id, func(tx *store.Tx) error {
+	return s.audit.Change(a, "membership.delete", id, func(tx *store.Tx) error {
 		m, o, err := a.Membership(tx, id)
 		if err != nil {
 			return err

@@ -92,7 +92,7 @@ func (s *Notifications) Change(a *rights.Actor, id string, change func(*record.N
 func (s *Notifications) put(a *rights.Actor, object string,
 	make func(*store.Tx) (*record.Notification, error)) (*record.Notification, error) {
 	var out record.Notification
-	err := s.audited(a, "notification.put", object, func(tx *store.Tx) error {
+	err := s.audit.Change(a, "notification.put", object, func(tx *store.Tx) error {
 		n, err := make(tx)
 		if err != nil {
 			return err
@@ -168,7 +168,7 @@ func (s *Notifications) checkReceivers(tx *store.Tx, n *record.Notification) err
 
 // Delete removes a notification configuration.
 func (s *Notifications) Delete(a *rights.Actor, id string) error {
-	return s.audited(a, "notification.delete", id, func(tx *store.Tx) error {
+	return s.audit.Change(a, "notification.delete", id, func(tx *store.Tx) error {
 		n, err := tables.Notifications.Get(tx, id)
 		if err == nil {
 			_, err = a.Allowed(tx, n.Workspace, rights.Administer)

@@ -100,7 +100,7 @@ func (s *Objects) Change(ctx context.Context, a *rights.Actor, workspace string,
 func (s *Objects) beginChange(a *rights.Actor, workspace string, c ObjectChange, j *job) (r *record.Run, err error) {
 	q := s.queue
 	taken := ""
-	err = s.audited(a, "state.change-objects", workspace, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "state.change-objects", workspace, func(tx *store.Tx) error {
 		w, err := a.Allowed(tx, workspace, rights.WriteState)
 		switch {
 		case err != nil:

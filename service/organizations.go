@@ -53,7 +53,7 @@ func (s *Organizations) Create(a *rights.Actor, name, email string) (o *record.O
 		return nil, tables.Invalid("Name is reserved: the pages of the service have the addresses /app/login, " +
 			"/app/logout and /app/settings")
 	}
-	err = s.audited(a, "organization.create", name, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "organization.create", name, func(tx *store.Tx) error {
 		if _, err := tables.Organizations.Get(tx, strings.ToLower(name)); err == nil {
 			return tables.Invalid("Name has already been taken")
 		}
@@ -88,7 +88,7 @@ type OrganizationSettings struct {
 // workspaces that have none of their own.
 func (s *Organizations) Change(a *rights.Actor, name string, c OrganizationSettings) (o *record.Organization,
 	err error) {
-	err = s.audited(a, "organization.change", name, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "organization.change", name, func(tx *store.Tx) error {
 		if o, err = a.Organization(tx, name); err != nil {
 			return err
 		}
@@ -137,7 +137,7 @@ func inherit(tx *store.Tx, o *record.Organization) error {
 
 // Delete removes an organization that has no workspaces.
 func (s *Organizations) Delete(a *rights.Actor, name string) error {
-	return s.audited(a, "organization.delete", name, func(tx *store.Tx) error {
+	return s.audit.Change(a, "organization.delete", name, func(tx *store.Tx) error {
 		o, err := a.Organization(tx, name)
 		if err != nil {
 			return err
@@ -279,7 +279,7 @@ func (s *Projects) Change(a *rights.Actor, id string, change func(*record.Projec
 // put stores the project that make returns, if the actor may change it.
 func (s *Projects) put(a *rights.Actor, object string, make func(*store.Tx) (p *record.Project, may bool, err error),
 ) (p *record.Project, err error) {
-	err = s.audited(a, "project.put", object, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "project.put", object, func(tx *store.Tx) error {
 		var may bool
 		if p, may, err = make(tx); err != nil {
 			return err
@@ -303,7 +303,7 @@ func (s *Projects) put(a *rights.Actor, object string, make func(*store.Tx) (p *
 
 // Delete removes a project that has no workspaces.
 func (s *Projects) Delete(a *rights.Actor, id string) error {
-	return s.audited(a, "project.delete", id, func(tx *store.Tx) error {
+	return s.audit.Change(a, "project.delete", id, func(tx *store.Tx) error {
 		p, o, err := a.Project(tx, id)
 		if err != nil {
 			return err

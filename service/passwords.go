@@ -26,7 +26,7 @@ func (s *Users) SetPassword(a *rights.Actor, user, password string) error {
 	if err != nil {
 		return err
 	}
-	return s.audited(a, "user.password", user, func(tx *store.Tx) error {
+	return s.audit.Change(a, "user.password", user, func(tx *store.Tx) error {
 		if !a.Admin() && (a.User == nil || a.User.ID != user) {
 			return tables.NotFound("there is no user %q whose password you may set", user)
 		}
@@ -80,7 +80,7 @@ func (s *Logins) issue(user, from, description string, term time.Duration) (stri
 		if err != nil {
 			return err
 		}
-		if err := s.note(tx, &rights.Actor{Token: kept, User: u, From: from}, "login", u.Name, "done"); err != nil {
+		if err := s.audit.Note(tx, &rights.Actor{Token: kept, User: u, From: from}, "login", u.Name, "done"); err != nil {
 			return err
 		}
 		return tables.Tokens.Put(tx, kept)

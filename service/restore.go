@@ -41,7 +41,7 @@ func (s *States) Restore(a *rights.Actor, id string) (out *record.StateVersion, 
 		return w, err
 	}
 	if err := s.store.View(func(tx *store.Tx) error { _, err := check(tx); return err }); err != nil {
-		return nil, s.refuse(a, "state.restore", id, tables.Translated(err))
+		return nil, s.audit.Refuse(a, "state.restore", id, tables.Translated(err))
 	}
 	text, err := s.store.ReadAll(stateFile(id))
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *States) Restore(a *rights.Actor, id string) (out *record.StateVersion, 
 		return nil, err
 	}
 	seen := current.ID
-	err = s.audited(a, "state.restore", id, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "state.restore", id, func(tx *store.Tx) error {
 		ws, err := check(tx)
 		if err != nil {
 			return err
@@ -82,11 +82,6 @@ func (s *States) Restore(a *rights.Actor, id string) (out *record.StateVersion, 
 		return nil, errors.Join(err, s.store.Remove(stateFile(out.ID)))
 	}
 	return out, nil
-}
-
-// refuse records in the audit log that a request was refused before it took effect, and returns the reason.
-func (s *shared) refuse(a *rights.Actor, action, object string, reason error) error {
-	return s.audited(a, action, object, func(*store.Tx) error { return reason })
 }
 
 // withSerial returns the text of a state with another serial, and every other byte unchanged.

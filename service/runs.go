@@ -25,7 +25,7 @@ type Runs struct {
 // Create queues a run of a workspace. It takes the fields of r that a client may set, and sets the others.
 // If the same actor repeats the request within seconds, it returns the same run, as long as that has not ended.
 func (s *Runs) Create(a *rights.Actor, workspace string, r record.Run) (out *record.Run, err error) {
-	err = s.audited(a, "run.create", workspace, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "run.create", workspace, func(tx *store.Tx) error {
 		w, err := a.Allowed(tx, workspace, rights.Plan)
 		if err != nil {
 			return err
@@ -311,7 +311,7 @@ func (s *Runs) Comment(a *rights.Actor, id, body string) (c *record.Comment, err
 	if strings.TrimSpace(body) == "" || len(body) > 64<<10 {
 		return nil, tables.Invalid("Body must have between 1 byte and 64 KiB")
 	}
-	err = s.audited(a, "run.comment", id, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "run.comment", id, func(tx *store.Tx) error {
 		if _, err := runView(tx, a, id); err != nil {
 			return err
 		}

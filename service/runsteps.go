@@ -120,7 +120,7 @@ func (s *Runs) ForceExecute(a *rights.Actor, id string) error {
 // act changes a run on behalf of an actor who needs a right.
 func (s *Runs) act(a *rights.Actor, action, id, comment string, n rights.Right, change func(*store.Tx,
 	*record.Run) error) error {
-	return s.audited(a, action, id, func(tx *store.Tx) error {
+	return s.audit.Change(a, action, id, func(tx *store.Tx) error {
 		v, err := runView(tx, a, id)
 		if err != nil {
 			return err

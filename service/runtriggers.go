@@ -82,7 +82,7 @@ func (s *RunTriggers) Find(a *rights.Actor, id string) (v *RunTriggerView, err e
 // Create makes each run that is applied in the workspace source create a run in another workspace, which uses
 // the current configuration there. Chains of triggers must not lead back: they would create runs for ever.
 func (s *RunTriggers) Create(a *rights.Actor, workspace, source string) (v *RunTriggerView, err error) {
-	err = s.audited(a, "run-trigger.create", workspace, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "run-trigger.create", workspace, func(tx *store.Tx) error {
 		w, err := a.Allowed(tx, workspace, rights.Administer)
 		if err != nil {
 			return err
@@ -150,7 +150,7 @@ func triggersLeadTo(tx *store.Tx, from, to string, seen map[string]bool) (bool, 
 
 // Delete removes a run trigger.
 func (s *RunTriggers) Delete(a *rights.Actor, id string) error {
-	return s.audited(a, "run-trigger.delete", id, func(tx *store.Tx) error {
+	return s.audit.Change(a, "run-trigger.delete", id, func(tx *store.Tx) error {
 		t, err := tables.RunTriggers.Get(tx, id)
 		if err == nil {
 			_, err = viewTrigger(tx, a, t)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/timeline"
+	"github.com/millipede-iac/millipede/service/audit"
 	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/identity"
 	"github.com/millipede-iac/millipede/service/record"
@@ -93,7 +94,7 @@ type Service struct {
 	Timelines *Timelines
 	Identity  *Identity
 	Pools     *Pools
-	Audit     *AuditLog
+	Audit     *audit.Log
 
 	queue       *queue
 	transitions *transitions
@@ -107,6 +108,7 @@ type shared struct {
 	now    func() time.Time
 	log    *slog.Logger
 	stream *events.Stream
+	audit  *audit.Log
 }
 
 // New returns a service with its store. The caller calls Run, and closes the store after Run has returned.
@@ -140,7 +142,8 @@ func New(o Options) (*Service, error) {
 
 // assemble makes the parts of a service, and connects them.
 func assemble(o *Options) *Service {
-	c := &shared{store: o.Store, now: o.Now, log: o.Logger, stream: events.New(o.Now)}
+	c := &shared{store: o.Store, now: o.Now, log: o.Logger, stream: events.New(o.Now),
+		audit: &audit.Log{Store: o.Store, Now: o.Now}}
 	s := &Service{shared: c, opts: *o, queue: newQueue(c, o.Plans, o.Applies), outlines: newOutlines(c)}
 	q := s.queue
 	assembleAccounts(s, c)
@@ -175,7 +178,7 @@ func assemble(o *Options) *Service {
 	s.RunTriggers = &RunTriggers{shared: c}
 	s.Retention = &Retention{shared: c, retention: o.Retention, transitions: s.transitions}
 	s.Plans = &Plans{shared: c, engine: o.Engine, outlines: s.outlines, runs: s.Runs}
-	s.Audit = &AuditLog{shared: c}
+	s.Audit = c.audit
 	return s
 }
 

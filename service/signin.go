@@ -50,7 +50,7 @@ func (s *Logins) SignIn(p Person, organization, from string) (user string, err e
 			return tables.Forbidden("you are in no group that has a team here, and nobody has invited you")
 		}
 		user = u.ID
-		return s.note(tx, &rights.Actor{Token: &record.Token{Kind: record.TokenUser, Owner: u.ID}, User: u, From: from},
+		return s.audit.Note(tx, &rights.Actor{Token: &record.Token{Kind: record.TokenUser, Owner: u.ID}, User: u, From: from},
 			"sign-in", u.Name, "done")
 	}))
 	return user, err

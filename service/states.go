@@ -43,7 +43,7 @@ type States struct {
 // the current one.
 func (s *States) Create(a *rights.Actor, workspace string, n NewState) (*record.StateVersion, error) {
 	var out *record.StateVersion
-	err := s.audited(a, "state.create", workspace, func(tx *store.Tx) error {
+	err := s.audit.Change(a, "state.create", workspace, func(tx *store.Tx) error {
 		w, err := a.Allowed(tx, workspace, rights.WriteState)
 		if err != nil {
 			return err

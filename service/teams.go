@@ -93,7 +93,7 @@ func (s *Teams) Change(a *rights.Actor, id string, change func(*record.Team) err
 // put stores the team that make returns, with its organization, if the actor may change it.
 func (s *Teams) put(a *rights.Actor, object string,
 	make func(*store.Tx) (*record.Team, *record.Organization, error)) (t *record.Team, err error) {
-	err = s.audited(a, "team.put", object, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "team.put", object, func(tx *store.Tx) error {
 		var o *record.Organization
 		if t, o, err = make(tx); err != nil {
 			return err
@@ -118,7 +118,7 @@ func (s *Teams) put(a *rights.Actor, object string,
 // ChangeMembers adds users to a team or removes them. names has user names, IDs of users, or IDs of
 // memberships.
 func (s *Teams) ChangeMembers(a *rights.Actor, id string, names []string, remove bool) error {
-	return s.audited(a, "team.members", id, func(tx *store.Tx) error {
+	return s.audit.Change(a, "team.members", id, func(tx *store.Tx) error {
 		t, o, err := a.Team(tx, id)
 		if err != nil {
 			return err
@@ -163,7 +163,7 @@ func (s *Teams) ChangeMembers(a *rights.Actor, id string, names []string, remove
 
 // Delete removes a team with its rights and tokens.
 func (s *Teams) Delete(a *rights.Actor, id string) error {
-	return s.audited(a, "team.delete", id, func(tx *store.Tx) error {
+	return s.audit.Change(a, "team.delete", id, func(tx *store.Tx) error {
 		t, o, err := a.Team(tx, id)
 		switch {
 		case err != nil:
@@ -245,7 +245,7 @@ func (s *TeamAccess) Change(a *rights.Actor, id string, change func(*record.Acce
 // put stores the access that make returns, if the actor may grant it.
 func (s *TeamAccess) put(a *rights.Actor, object string, make func(*store.Tx) (*record.Access, error)) (
 	x *record.Access, err error) {
-	err = s.audited(a, "access.put", object, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "access.put", object, func(tx *store.Tx) error {
 		if x, err = make(tx); err != nil {
 			return err
 		}
@@ -288,7 +288,7 @@ func organizationOf(tx *store.Tx, on string) (string, error) {
 
 // Delete revokes a role of a team.
 func (s *TeamAccess) Delete(a *rights.Actor, id string) error {
-	return s.audited(a, "access.delete", id, func(tx *store.Tx) error {
+	return s.audit.Change(a, "access.delete", id, func(tx *store.Tx) error {
 		x, err := tables.Accesses.Get(tx, id)
 		if err != nil {
 			return tables.NotFound("there is no access %q", id)

@@ -105,7 +105,7 @@ func (s *Tokens) Create(a *rights.Actor, kind, owner, description string, expire
 		return "", nil, tables.Invalid("The token would have expired already")
 	}
 	token = tables.NewToken()
-	err = s.audited(a, "token.create", kind+" "+owner, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "token.create", kind+" "+owner, func(tx *store.Tx) error {
 		name, err := a.MayTokens(tx, kind, owner)
 		if err != nil {
 			return err
@@ -132,7 +132,7 @@ func (s *Tokens) Create(a *rights.Actor, kind, owner, description string, expire
 
 // Delete revokes a token.
 func (s *Tokens) Delete(a *rights.Actor, id string) error {
-	return s.audited(a, "token.delete", id, func(tx *store.Tx) error {
+	return s.audit.Change(a, "token.delete", id, func(tx *store.Tx) error {
 		t, err := tables.Tokens.Get(tx, id)
 		if err == nil {
 			_, err = a.MayTokens(tx, t.Kind, t.Owner)

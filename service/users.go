@@ -32,7 +32,7 @@ func (s *Users) ChangeMe(a *rights.Actor, name, email *string) (u *record.User, 
 	if !a.Admin() {
 		return nil, tables.Forbidden("only administrators of the service may change users")
 	}
-	err = s.audited(a, "user.change", a.User.ID, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "user.change", a.User.ID, func(tx *store.Tx) error {
 		if u, err = tables.Users.Get(tx, a.User.ID); err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func (s *Users) Create(a *rights.Actor, name, email string, admin bool) (u *reco
 	if !record.ValidName(name) {
 		return nil, tables.Invalid("Username must be letters, digits, - and _, and begin with a letter or a digit")
 	}
-	err = s.audited(a, "user.create", name, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "user.create", name, func(tx *store.Tx) error {
 		u = &record.User{ID: tables.NewID("user"), Name: name, Email: email, Admin: admin, CreatedAt: s.now().UTC()}
 		if err := tables.Users.Put(tx, u); err != nil {
 			return err
@@ -110,7 +110,7 @@ func (s *Users) List(a *rights.Actor) (out []*record.User, err error) {
 // Delete removes a user with all tokens and memberships. The service keeps its last administrator, and an
 // organization its last owner. What the user has done keeps the ID.
 func (s *Users) Delete(a *rights.Actor, id string) error {
-	return s.audited(a, "user.delete", id, func(tx *store.Tx) error {
+	return s.audit.Change(a, "user.delete", id, func(tx *store.Tx) error {
 		if !a.Admin() {
 			return tables.Forbidden("only administrators of the service may delete users")
 		}
@@ -187,7 +187,7 @@ func (s *Users) Change(a *rights.Actor, id string, c UserChange) (u *record.User
 	case c.Disabled != nil:
 		action = "user.enable"
 	}
-	err = s.audited(a, action, id, func(tx *store.Tx) error {
+	err = s.audit.Change(a, action, id, func(tx *store.Tx) error {
 		if u, err = tables.Users.Get(tx, id); err != nil {
 			return tables.NotFound("there is no user %q", id)
 		}
@@ -217,7 +217,7 @@ func (s *Users) Reset(a *rights.Actor, id string) (token string, err error) {
 		return "", tables.Forbidden("only administrators of the service may reset users")
 	}
 	token = tables.NewToken()
-	err = s.audited(a, "user.reset", id, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "user.reset", id, func(tx *store.Tx) error {
 		u, err := tables.Users.Get(tx, id)
 		if err != nil {
 			return tables.NotFound("there is no user %q", id)

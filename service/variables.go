@@ -123,7 +123,7 @@ func (o *VariableSettings) apply(v *record.Variable) error {
 
 // Put creates a variable of a workspace or a variable set (if id is empty), or changes one.
 func (s *Variables) Put(a *rights.Actor, parent, id string, o VariableSettings) (v *record.Variable, err error) {
-	err = s.audited(a, "variable.put", parent, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "variable.put", parent, func(tx *store.Tx) error {
 		if err := a.MayVariables(tx, parent, rights.WriteVariables); err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func (s *Variables) Put(a *rights.Actor, parent, id string, o VariableSettings) 
 
 // Delete removes a variable.
 func (s *Variables) Delete(a *rights.Actor, parent, id string) error {
-	return s.audited(a, "variable.delete", parent+"/"+id, func(tx *store.Tx) error {
+	return s.audit.Change(a, "variable.delete", parent+"/"+id, func(tx *store.Tx) error {
 		if err := a.MayVariables(tx, parent, rights.WriteVariables); err != nil {
 			return err
 		}
@@ -228,7 +228,7 @@ func (s *VariableSets) Change(a *rights.Actor, id string, change func(*record.Va
 // put stores the set that make returns, with its organization, if the actor may change it.
 func (s *VariableSets) put(a *rights.Actor, object string,
 	make func(*store.Tx) (*record.VariableSet, *record.Organization, error)) (v *record.VariableSet, err error) {
-	err = s.audited(a, "varset.put", object, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "varset.put", object, func(tx *store.Tx) error {
 		var o *record.Organization
 		if v, o, err = make(tx); err != nil {
 			return err
@@ -249,7 +249,7 @@ func (s *VariableSets) put(a *rights.Actor, object string,
 
 // Assign adds workspaces and projects to those that use a variable set, or removes them.
 func (s *VariableSets) Assign(a *rights.Actor, id string, workspaceIDs, projectIDs []string, remove bool) error {
-	return s.audited(a, "varset.assign", id, func(tx *store.Tx) error {
+	return s.audit.Change(a, "varset.assign", id, func(tx *store.Tx) error {
 		set, o, err := a.VariableSet(tx, id)
 		if err != nil {
 			return err
@@ -297,7 +297,7 @@ func assign(all []string, id string, remove bool) []string {
 
 // Delete removes a variable set with its variables.
 func (s *VariableSets) Delete(a *rights.Actor, id string) error {
-	return s.audited(a, "varset.delete", id, func(tx *store.Tx) error {
+	return s.audit.Change(a, "varset.delete", id, func(tx *store.Tx) error {
 		_, o, err := a.VariableSet(tx, id)
 		if err != nil {
 			return err

@@ -136,7 +136,7 @@ func (s *Workspaces) List(a *rights.Actor, organization string, f WorkspaceFilte
 func (s *Workspaces) Create(a *rights.Actor, organization string, o WorkspaceSettings) (v *WorkspaceView, err error) {
 	name := ""
 	set(&name, o.Name)
-	err = s.audited(a, "workspace.create", organization+"/"+name, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "workspace.create", organization+"/"+name, func(tx *store.Tx) error {
 		org, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
@@ -184,7 +184,7 @@ func (s *Workspaces) settle(tx *store.Tx, a *rights.Actor, org *record.Organizat
 
 // Change changes settings of a workspace.
 func (s *Workspaces) Change(a *rights.Actor, id string, o WorkspaceSettings) (v *WorkspaceView, err error) {
-	err = s.audited(a, "workspace.change", id, func(tx *store.Tx) error {
+	err = s.audit.Change(a, "workspace.change", id, func(tx *store.Tx) error {
 		w, err := a.Allowed(tx, id, rights.Administer)
 		if err != nil {
 			return err
@@ -257,7 +257,7 @@ func noneInProgress(tx *store.Tx, w *record.Workspace) error {
 
 // SetTags adds tags to a workspace, and removes others.
 func (s *Workspaces) SetTags(a *rights.Actor, id string, add []record.Tag, remove []string) error {
-	return s.audited(a, "workspace.tags", id, func(tx *store.Tx) error {
+	return s.audit.Change(a, "workspace.tags", id, func(tx *store.Tx) error {
 		w, err := a.Allowed(tx, id, rights.Administer)
 		if err != nil {
 			return err
@@ -272,7 +272,7 @@ func (s *Workspaces) SetTags(a *rights.Actor, id string, add []record.Tag, remov
 
 // Tag adds a tag to workspaces: to all of them, or to none.
 func (s *Workspaces) Tag(a *rights.Actor, tag string, ids []string) error {
-	return s.audited(a, "workspace.tags", tag, func(tx *store.Tx) error {
+	return s.audit.Change(a, "workspace.tags", tag, func(tx *store.Tx) error {
 		for _, id := range ids {
 			w, err := a.Allowed(tx, id, rights.Administer)
 			if err == nil {
@@ -291,7 +291,7 @@ func (s *Workspaces) Tag(a *rights.Actor, tag string, ids []string) error {
 
 // DeleteTags removes tags without a value from all workspaces of an organization.
 func (s *Workspaces) DeleteTags(a *rights.Actor, organization string, tags []string) error {
-	return s.audited(a, "organization.tags", organization, func(tx *store.Tx) error {
+	return s.audit.Change(a, "organization.tags", organization, func(tx *store.Tx) error {
 		o, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
@@ -320,7 +320,7 @@ func (s *Workspaces) DeleteTags(a *rights.Actor, organization string, tags []str
 // Delete removes a workspace and all of its records. With safe, it refuses a workspace that manages
 // objects or is locked.
 func (s *Workspaces) Delete(a *rights.Actor, id string, safe bool) error {
-	return s.audited(a, "workspace.delete", id, func(tx *store.Tx) error {
+	return s.audit.Change(a, "workspace.delete", id, func(tx *store.Tx) error {
 		w, err := a.Allowed(tx, id, rights.Delete)
 		if err != nil {
 			return err
@@ -469,7 +469,7 @@ func (s *Workspaces) Consumers(a *rights.Actor, id string) (out []*WorkspaceView
 
 // ChangeConsumers changes which workspaces may read the state of a workspace.
 func (s *Workspaces) ChangeConsumers(a *rights.Actor, id string, change func([]string) []string) error {
-	return s.audited(a, "workspace.consumers", id, func(tx *store.Tx) error {
+	return s.audit.Change(a, "workspace.consumers", id, func(tx *store.Tx) error {
 		w, err := a.Allowed(tx, id, rights.Administer)
 		if err != nil {
 			return err
