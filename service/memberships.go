@@ -21,7 +21,7 @@ type MembershipView struct {
 
 // Memberships are the members of organizations, and the invitations.
 type Memberships struct {
-	*shared
+	*accountsShared
 }
 
 // List returns the members of an organization, and the invitations.

@@ -12,10 +12,10 @@ import (
 
 // Organizations are the organizations of the service.
 type Organizations struct {
-	*shared
-	memberships  *Memberships
-	teams        *Teams
-	variableSets *VariableSets
+	*accountsShared
+	memberships *Memberships
+	teams       *Teams
+	workspaces  OrganizationWorkspaces
 }
 
 // Find returns an organization.
@@ -95,8 +95,8 @@ func (s *Organizations) Change(a *rights.Actor, name string, c OrganizationSetti
 		if !a.Owns(o) {
 			return tables.Forbidden("only owners may change an organization")
 		}
-		set(&o.Email, c.Email)
-		set(&o.NoForceDelete, c.NoForceDelete)
+		record.Set(&o.Email, c.Email)
+		record.Set(&o.NoForceDelete, c.NoForceDelete)
 		if len(c.Others) > 0 {
 			all := map[string]bool{}
 			maps.Copy(all, o.Others)
@@ -104,35 +104,17 @@ func (s *Organizations) Change(a *rights.Actor, name string, c OrganizationSetti
 			o.Others = all
 		}
 		if c.DefaultMode != nil && *c.DefaultMode != o.Mode() {
-			if !validMode(*c.DefaultMode) {
+			if !record.ValidMode(*c.DefaultMode) {
 				return tables.Invalid("Default execution mode must be remote, local or agent")
 			}
 			o.DefaultMode = *c.DefaultMode
-			if err := inherit(tx, o); err != nil {
+			if err := s.workspaces.Inherit(tx, o); err != nil {
 				return err
 			}
 		}
 		return tables.Organizations.Put(tx, o)
 	})
 	return o, err
-}
-
-// inherit sets the organization's execution mode for the workspaces that have none of their own.
-func inherit(tx *store.Tx, o *record.Organization) error {
-	for _, id := range tables.Workspaces.List(tx, "organization", strings.ToLower(o.Name)) {
-		w, err := tables.Workspaces.Get(tx, id)
-		if err != nil {
-			return err
-		}
-		if !w.InheritsMode {
-			continue
-		}
-		w.ExecutionMode = o.Mode()
-		if err := tables.Workspaces.Put(tx, w); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Delete removes an organization that has no workspaces.
@@ -146,7 +128,7 @@ func (s *Organizations) Delete(a *rights.Actor, name string) error {
 			return tables.Forbidden("only owners may delete an organization")
 		}
 		key := strings.ToLower(name)
-		if len(tables.Workspaces.List(tx, "organization", key)) > 0 {
+		if s.workspaces.InOrganization(tx, key) {
 			return tables.Conflict("the organization %s still has workspaces", name)
 		}
 		for _, id := range tables.Projects.List(tx, "organization", key) {
@@ -159,10 +141,8 @@ func (s *Organizations) Delete(a *rights.Actor, name string) error {
 				return err
 			}
 		}
-		for _, id := range tables.VariableSets.List(tx, "organization", key) {
-			if err := s.variableSets.drop(tx, id); err != nil {
-				return err
-			}
+		if err := s.workspaces.DropVariableSets(tx, key); err != nil {
+			return err
 		}
 		for _, id := range tables.Memberships.List(tx, "organization", key) {
 			if err := tables.Memberships.Delete(tx, id); err != nil {
@@ -180,7 +160,8 @@ func (s *Organizations) Delete(a *rights.Actor, name string) error {
 
 // Projects group the workspaces of an organization.
 type Projects struct {
-	*shared
+	*accountsShared
+	workspaces OrganizationWorkspaces
 }
 
 // List returns the projects of an organization, or those with the given names.
@@ -293,7 +274,7 @@ func (s *Projects) put(a *rights.Actor, object string, make func(*store.Tx) (p *
 		case strings.ContainsAny(p.Name, "<>/\\!@#$%^&*;:\x00\n") || len(p.Name) < 3:
 			return tables.Invalid("Name must have at least 3 characters, and only letters, numbers, spaces, -, _ and .")
 		}
-		if p.Tags, err = tidy(p.Tags); err != nil {
+		if p.Tags, err = tables.TidyTags(p.Tags); err != nil {
 			return err
 		}
 		return tables.Projects.Put(tx, p)
@@ -316,7 +297,7 @@ func (s *Projects) Delete(a *rights.Actor, id string) error {
 			return tables.Forbidden("you are not allowed to change projects of %s", o.Name)
 		case o.DefaultProject == p.ID:
 			return tables.Conflict("the default project cannot be deleted")
-		case len(tables.Workspaces.List(tx, "project", p.ID)) > 0:
+		case s.workspaces.InProject(tx, p.ID):
 			return tables.Conflict("the project %s still has workspaces", p.Name)
 		}
 		return tables.Projects.Delete(tx, p.ID)

@@ -66,14 +66,7 @@ type Service struct {
 	*shared
 	opts Options
 
-	Users         *Users
-	Logins        *Logins
-	Tokens        *Tokens
-	Organizations *Organizations
-	Memberships   *Memberships
-	Teams         *Teams
-	TeamAccess    *TeamAccess
-	Projects      *Projects
+	*Accounts
 
 	Workspaces     *Workspaces
 	Variables      *Variables
@@ -146,7 +139,8 @@ func assemble(o *Options) *Service {
 		audit: &audit.Log{Store: o.Store, Now: o.Now}}
 	s := &Service{shared: c, opts: *o, queue: newQueue(c, o.Plans, o.Applies), outlines: newOutlines(c)}
 	q := s.queue
-	assembleAccounts(s, c)
+	s.VariableSets = &VariableSets{shared: c}
+	s.Accounts = newAccounts(o.Store, o.Now, o.Logger, c.audit, organizationWorkspaces{s.VariableSets})
 	s.Notifications = &Notifications{shared: c, tokens: s.Tokens, mail: o.Mail, outgoing: make(chan struct{}, 1)}
 	s.transitions = &transitions{shared: c, notifications: s.Notifications, queue: q, became: o.Became,
 		version: o.Version}
@@ -180,20 +174,6 @@ func assemble(o *Options) *Service {
 	s.Plans = &Plans{shared: c, engine: o.Engine, outlines: s.outlines, runs: s.Runs}
 	s.Audit = c.audit
 	return s
-}
-
-// assembleAccounts makes the parts that know people, organizations and tokens.
-func assembleAccounts(s *Service, c *shared) {
-	s.Tokens = &Tokens{shared: c}
-	s.Memberships = &Memberships{shared: c}
-	s.Teams = &Teams{shared: c, memberships: s.Memberships}
-	s.TeamAccess = &TeamAccess{shared: c}
-	s.Projects = &Projects{shared: c}
-	s.VariableSets = &VariableSets{shared: c}
-	s.Organizations = &Organizations{shared: c, memberships: s.Memberships, teams: s.Teams,
-		variableSets: s.VariableSets}
-	s.Users = &Users{shared: c, memberships: s.Memberships, organizations: s.Organizations}
-	s.Logins = &Logins{shared: c, memberships: s.Memberships, tokens: s.Tokens}
 }
 
 // Run executes runs until ctx ends. It then stops the phases in progress as by an interrupt, waits for them,

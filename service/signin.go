@@ -22,7 +22,7 @@ type Person struct {
 
 // Logins check who people are, and issue tokens to them.
 type Logins struct {
-	*shared
+	*accountsShared
 	memberships *Memberships
 	tokens      *Tokens
 }

@@ -12,7 +12,7 @@ import (
 
 // Teams are the teams of organizations.
 type Teams struct {
-	*shared
+	*accountsShared
 	memberships *Memberships
 }
 
@@ -193,7 +193,7 @@ func (s *Teams) drop(tx *store.Tx, id string) error {
 
 // TeamAccess has the roles of teams in workspaces and projects.
 type TeamAccess struct {
-	*shared
+	*accountsShared
 }
 
 // List returns the rights of teams in a workspace or a project.

@@ -12,7 +12,7 @@ import (
 
 // Users are the accounts of people.
 type Users struct {
-	*shared
+	*accountsShared
 	memberships   *Memberships
 	organizations *Organizations
 }
@@ -36,8 +36,8 @@ func (s *Users) ChangeMe(a *rights.Actor, name, email *string) (u *record.User, 
 		if u, err = tables.Users.Get(tx, a.User.ID); err != nil {
 			return err
 		}
-		set(&u.Name, name)
-		set(&u.Email, email)
+		record.Set(&u.Name, name)
+		record.Set(&u.Email, email)
 		if email != nil && !strings.Contains(*email, "@") {
 			return tables.Invalid("Email must be an email address")
 		}
@@ -196,9 +196,9 @@ func (s *Users) Change(a *rights.Actor, id string, c UserChange) (u *record.User
 				return err
 			}
 		}
-		set(&u.Email, c.Email)
-		set(&u.Admin, c.Admin)
-		set(&u.Disabled, c.Disabled)
+		record.Set(&u.Email, c.Email)
+		record.Set(&u.Admin, c.Admin)
+		record.Set(&u.Disabled, c.Disabled)
 		if c.Email != nil && *c.Email != "" && !strings.Contains(*c.Email, "@") {
 			return tables.Invalid("Email must be an email address")
 		}

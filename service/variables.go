@@ -102,12 +102,12 @@ func (o *VariableSettings) apply(v *record.Variable) error {
 	if o.Sensitive != nil && v.Sensitive && !*o.Sensitive {
 		return tables.Invalid("Sensitive variables stay sensitive: delete the variable and create a new one")
 	}
-	set(&v.Key, o.Key)
-	set(&v.Value, o.Value)
-	set(&v.Category, o.Category)
-	set(&v.Description, o.Description)
-	set(&v.HCL, o.HCL)
-	set(&v.Sensitive, o.Sensitive)
+	record.Set(&v.Key, o.Key)
+	record.Set(&v.Value, o.Value)
+	record.Set(&v.Category, o.Category)
+	record.Set(&v.Description, o.Description)
+	record.Set(&v.HCL, o.HCL)
+	record.Set(&v.Sensitive, o.Sensitive)
 	switch {
 	case v.Category != record.CategoryTerraform && v.Category != record.CategoryEnv:
 		return tables.Invalid("Category must be terraform or env")

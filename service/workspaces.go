@@ -135,7 +135,7 @@ func (s *Workspaces) List(a *rights.Actor, organization string, f WorkspaceFilte
 // Create creates a workspace.
 func (s *Workspaces) Create(a *rights.Actor, organization string, o WorkspaceSettings) (v *WorkspaceView, err error) {
 	name := ""
-	set(&name, o.Name)
+	record.Set(&name, o.Name)
 	err = s.audit.Change(a, "workspace.create", organization+"/"+name, func(tx *store.Tx) error {
 		org, err := a.Organization(tx, organization)
 		if err != nil {
@@ -439,7 +439,7 @@ func (s *Workspaces) EffectiveTags(a *rights.Actor, id string) (out []record.Tag
 		if err != nil {
 			return err
 		}
-		out, err = tidy(append(slices.Clone(p.Tags), w.Tags...))
+		out, err = tables.TidyTags(append(slices.Clone(p.Tags), w.Tags...))
 		return err
 	})
 	return out, tables.Translated(err)

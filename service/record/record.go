@@ -443,3 +443,15 @@ func valid(name string, most int, first func(byte) bool, others string) bool {
 func letter(c byte) bool { return 'A' <= c && c <= 'Z' }
 func lower(c byte) bool  { return 'a' <= c && c <= 'z' }
 func digit(c byte) bool  { return '0' <= c && c <= '9' }
+
+// ValidMode reports whether a text is an execution mode.
+func ValidMode(mode string) bool {
+	return mode == ModeRemote || mode == ModeLocal || mode == ModeAgent
+}
+
+// Set changes a field to a new value; nil leaves it unchanged.
+func Set[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}

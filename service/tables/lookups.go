@@ -3,6 +3,8 @@ package tables
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
@@ -45,4 +47,18 @@ func LockedBy(tx *store.Tx, w *record.Workspace) string {
 		text += fmt.Sprintf(" (%s)", l.Reason)
 	}
 	return text
+}
+
+// TidyTags returns tags sorted by key; among tags with the same key it keeps the last one.
+func TidyTags(tags []record.Tag) (out []record.Tag, err error) {
+	for _, t := range tags {
+		t.Key = strings.ToLower(t.Key)
+		if !record.ValidTag(t.Key) {
+			return nil, Invalid("The tag %q must be lower case letters, digits, :, - and _", t.Key)
+		}
+		out = slices.DeleteFunc(out, func(o record.Tag) bool { return o.Key == t.Key })
+		out = append(out, t)
+	}
+	slices.SortFunc(out, func(x, y record.Tag) int { return strings.Compare(x.Key, y.Key) })
+	return out, nil
 }
