@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
@@ -174,7 +175,7 @@ func (s *Notifications) address(tx *store.Tx, o *Outgoing, n *record.Notificatio
 func (s *Notifications) recipients(tx *store.Tx, n *record.Notification) ([]string, error) {
 	out := slices.Clone(n.Emails)
 	for _, id := range n.Users {
-		if m, err := invitation(tx, id); err == nil {
+		if m, err := accounts.Invitation(tx, id); err == nil {
 			id = m.User // empty, and so nobody, until the invitation is accepted
 		}
 		a := &rights.Actor{Token: &record.Token{Kind: record.TokenUser, Owner: id}}

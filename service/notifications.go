@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
@@ -25,7 +26,7 @@ const maxRecipients = 50
 // Notifications are the notification configurations of workspaces, and the notifications that wait to be sent.
 type Notifications struct {
 	*shared
-	tokens   *Tokens
+	tokens   *accounts.Tokens
 	mail     bool
 	outgoing chan struct{} // contains a value when there are notifications to send
 }
@@ -147,7 +148,7 @@ func (s *Notifications) checkReceivers(tx *store.Tx, n *record.Notification) err
 		if errors.Is(err, store.ErrNotFound) {
 			var m *record.Membership
 			var w *record.Workspace
-			if m, err = invitation(tx, id); err == nil {
+			if m, err = accounts.Invitation(tx, id); err == nil {
 				w, err = tables.Workspaces.Get(tx, n.Workspace)
 			}
 			if errors.Is(err, store.ErrNotFound) || err == nil && !strings.EqualFold(m.Organization, w.Organization) {

@@ -11,17 +11,17 @@ import (
 // organizationWorkspaces answers what accounts ask about workspaces.
 type organizationWorkspaces struct{ sets *VariableSets }
 
-// InOrganization implements OrganizationWorkspaces.
+// InOrganization implements accounts.Workspaces.
 func (organizationWorkspaces) InOrganization(tx *store.Tx, organization string) bool {
 	return len(tables.Workspaces.List(tx, "organization", organization)) > 0
 }
 
-// InProject implements OrganizationWorkspaces.
+// InProject implements accounts.Workspaces.
 func (organizationWorkspaces) InProject(tx *store.Tx, project string) bool {
 	return len(tables.Workspaces.List(tx, "project", project)) > 0
 }
 
-// DropVariableSets implements OrganizationWorkspaces.
+// DropVariableSets implements accounts.Workspaces.
 func (w organizationWorkspaces) DropVariableSets(tx *store.Tx, organization string) error {
 	for _, id := range tables.VariableSets.List(tx, "organization", organization) {
 		if err := w.sets.drop(tx, id); err != nil {
@@ -31,7 +31,7 @@ func (w organizationWorkspaces) DropVariableSets(tx *store.Tx, organization stri
 	return nil
 }
 
-// Inherit implements OrganizationWorkspaces.
+// Inherit implements accounts.Workspaces.
 func (organizationWorkspaces) Inherit(tx *store.Tx, o *record.Organization) error {
 	for _, id := range tables.Workspaces.List(tx, "organization", strings.ToLower(o.Name)) {
 		w, err := tables.Workspaces.Get(tx, id)

@@ -147,20 +147,3 @@ func attentionOf(r *record.Run, w *record.Workspace) Attention {
 	}
 	return NoAttention
 }
-
-// NameOf returns the name of a user if the actor and the user are in the same organization, and the ID
-// otherwise.
-func (s *Users) NameOf(a *rights.Actor, id string) string {
-	if id == "" {
-		return "the service"
-	}
-	if u, err := s.Find(a, id); err == nil {
-		return u.Name
-	}
-	return id
-}
-
-// IssueSession makes a token for a user who has logged in to the web pages. It expires after some hours.
-func (s *Logins) IssueSession(user, from string) (string, error) {
-	return s.issue(user, from, "pages", sessionTerm)
-}

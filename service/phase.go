@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millipede-iac/millipede/coordinator/timeline"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
@@ -152,7 +153,7 @@ type phases struct {
 	*shared
 	identity  *Identity
 	timelines *Timelines
-	tokens    *Tokens
+	tokens    *accounts.Tokens
 	host      string
 	outlines  *outlines
 	engine    Engine
@@ -212,8 +213,8 @@ func (s *phases) work(stopping context.Context, r *record.Run, j *job, log io.Wr
 			results, err = nil, fmt.Errorf("this is a bug in Millipede: %v", bug)
 		}
 	}()
-	token := s.tokens.makeRunToken(r)
-	defer s.tokens.revokeRunToken(token)
+	token := s.tokens.IssueForRun(r)
+	defer s.tokens.RevokeForRun(token)
 	job, err := s.job(stopping, r, token, log, resumed)
 	if err != nil {
 		return nil, err
@@ -347,7 +348,7 @@ func (s *phases) job(stopping context.Context, r *record.Run, token string, log 
 		// A token among the variables of the workspace takes precedence.
 		j.Variables, j.Environment = g.values, append([]string{"ATLAS_TOKEN=" + token}, g.environ...)
 		if s.host != "" {
-			j.Environment = append([]string{TokenVariable(s.host) + "=" + token}, j.Environment...)
+			j.Environment = append([]string{accounts.TokenVariable(s.host) + "=" + token}, j.Environment...)
 		}
 		secrets = append(g.secrets, token)
 		return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/servicetest"
@@ -493,7 +494,7 @@ func TestTheVariableOfATokenIsNamedAfterItsHost(t *testing.T) {
 	for host, want := range map[string]string{
 		"app.example-1.com": "TF_TOKEN_app_example__1_com", "localhost:8443": "TF_TOKEN_localhost:8443",
 	} {
-		if got := service.TokenVariable(host); got != want {
+		if got := accounts.TokenVariable(host); got != want {
 			t.Errorf("%s: %s", host, got)
 		}
 	}

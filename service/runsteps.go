@@ -3,6 +3,7 @@ package service
 import (
 	"time"
 
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
@@ -285,7 +286,7 @@ func (s *transitions) dropRun(tx *store.Tx, r *record.Run) error {
 			return err
 		}
 	}
-	if err := dropRunTokens(tx, r.ID); err != nil {
+	if err := accounts.DropRunTokens(tx, r.ID); err != nil {
 		return err
 	}
 	return tables.Runs.Delete(tx, r.ID)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/timeline"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/audit"
 	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/identity"
@@ -66,7 +67,7 @@ type Service struct {
 	*shared
 	opts Options
 
-	*Accounts
+	*accounts.Accounts
 
 	Workspaces     *Workspaces
 	Variables      *Variables
@@ -140,7 +141,7 @@ func assemble(o *Options) *Service {
 	s := &Service{shared: c, opts: *o, queue: newQueue(c, o.Plans, o.Applies), outlines: newOutlines(c)}
 	q := s.queue
 	s.VariableSets = &VariableSets{shared: c}
-	s.Accounts = newAccounts(o.Store, o.Now, o.Logger, c.audit, organizationWorkspaces{s.VariableSets})
+	s.Accounts = accounts.New(o.Store, o.Now, o.Logger, c.audit, organizationWorkspaces{s.VariableSets})
 	s.Notifications = &Notifications{shared: c, tokens: s.Tokens, mail: o.Mail, outgoing: make(chan struct{}, 1)}
 	s.transitions = &transitions{shared: c, notifications: s.Notifications, queue: q, became: o.Became,
 		version: o.Version}

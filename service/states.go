@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
@@ -32,7 +33,7 @@ type NewState struct {
 // States are the versions of the states of workspaces.
 type States struct {
 	*shared
-	users    *Users
+	users    *accounts.Users
 	maxState int64
 	outlines *outlines
 	uploads  *queues

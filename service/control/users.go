@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 )
@@ -90,7 +90,7 @@ func (s *server) changeUser(r *http.Request, a *rights.Actor) (any, error) {
 	if err := decode(r, &q); err != nil {
 		return nil, err
 	}
-	u, err := s.svc.Users.Change(a, r.PathValue("user"), service.UserChange(q))
+	u, err := s.svc.Users.Change(a, r.PathValue("user"), accounts.UserChange(q))
 	if err != nil {
 		return nil, err
 	}

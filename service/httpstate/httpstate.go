@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/tables"
 )
@@ -63,7 +64,7 @@ func Handler(s *service.Service, log *slog.Logger) http.Handler {
 }
 
 type server struct {
-	tokens     *service.Tokens
+	tokens     *accounts.Tokens
 	workspaces *service.Workspaces
 	states     *service.States
 

@@ -27,7 +27,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
@@ -71,7 +71,7 @@ type server struct {
 
 // Options configure the login.
 type Options struct {
-	Logins *service.Logins
+	Logins *accounts.Logins
 	Now    func() time.Time
 	Logger *slog.Logger
 	// Provider is the identity provider; nil if there are only the service's own users.

@@ -19,7 +19,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
@@ -234,7 +234,7 @@ func (s *server) identify(ctx context.Context, v *visit, q url.Values, from stri
 	if err := token.Claims(&claims); err != nil {
 		return "", fmt.Errorf("reading the token: %w", err)
 	}
-	who := service.Person{Issuer: token.Issuer, Subject: token.Subject, Groups: texts(claims[p.groups()])}
+	who := accounts.Person{Issuer: token.Issuer, Subject: token.Subject, Groups: texts(claims[p.groups()])}
 	if sure, _ := claims["email_verified"].(bool); sure {
 		who.Email, _ = claims["email"].(string)
 	}

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/identity"
 	"github.com/millipede-iac/millipede/service/login"
 	"github.com/millipede-iac/millipede/service/record"
@@ -347,7 +347,7 @@ func TestNobodyBecomesAUserWhoWasHere(t *testing.T) {
 			t.Errorf("with an address that is verified (%t): %d", sure, reply.StatusCode)
 		}
 	}
-	if _, err := h.harness.Logins.SignIn(service.Person{Issuer: "x"}, "acme", ""); !errors.Is(err, tables.ErrInvalid) {
+	if _, err := h.harness.Logins.SignIn(accounts.Person{Issuer: "x"}, "acme", ""); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("somebody without an identity: %v", err)
 	}
 }
@@ -364,7 +364,7 @@ func TestSomebodyWhoIsDisabledDoesNotGetIn(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	disabled := true
-	_, err = h.harness.Users.Change(h.harness.Admin, got.Users[0], service.UserChange{Disabled: &disabled})
+	_, err = h.harness.Users.Change(h.harness.Admin, got.Users[0], accounts.UserChange{Disabled: &disabled})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-func membershipResource(m *service.MembershipView) resource {
+func membershipResource(m *accounts.MembershipView) resource {
 	status := "active"
 	if m.Person == nil {
 		status = "invited"
@@ -25,9 +25,9 @@ func membershipResource(m *service.MembershipView) resource {
 
 // userOf returns the user of a membership. Clients crash without one: an invitation gets one that does not exist yet,
 // with the address that was invited.
-func userOf(m *service.MembershipView) *record.User {
+func userOf(m *accounts.MembershipView) *record.User {
 	if m.Person == nil {
-		return &record.User{ID: service.InvitedUser(m.ID), Email: m.Email}
+		return &record.User{ID: accounts.InvitedUser(m.ID), Email: m.Email}
 	}
 	u := *m.Person
 	u.Email = cmp.Or(u.Email, m.Email)
@@ -35,7 +35,7 @@ func userOf(m *service.MembershipView) *record.User {
 }
 
 // besideMembership returns the documents that can be included with a membership.
-func (c *call) besideMembership(m *service.MembershipView) (out []resource) {
+func (c *call) besideMembership(m *accounts.MembershipView) (out []resource) {
 	if c.wants("user") {
 		out = append(out, userResource(userOf(m)))
 	}
@@ -63,7 +63,7 @@ func (c *call) memberships() error {
 	part, status := strings.ToLower(q.Get("q")), q.Get("filter[status]")
 	emails := words(strings.ToLower(q.Get("filter[email]")))
 	names := words(strings.ToLower(q.Get("filter[user][username]")))
-	all = slices.DeleteFunc(all, func(m *service.MembershipView) bool {
+	all = slices.DeleteFunc(all, func(m *accounts.MembershipView) bool {
 		name, state := "", "invited"
 		if m.Person != nil {
 			name, state = strings.ToLower(m.Person.Name), "active"
@@ -76,7 +76,7 @@ func (c *call) memberships() error {
 	return list(c, all, membershipResource, c.besideMembership)
 }
 
-func (c *call) answerMembership(status int, m *service.MembershipView, err error) error {
+func (c *call) answerMembership(status int, m *accounts.MembershipView, err error) error {
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/record"
 )
 
@@ -147,7 +147,7 @@ func (c *call) changeOrganization() error {
 
 // organizationSettings reads the name and the settings of an organization from a request. It refuses settings that
 // would have no effect although somebody relies on them.
-func (c *call) organizationSettings() (name *string, o service.OrganizationSettings, err error) {
+func (c *call) organizationSettings() (name *string, o accounts.OrganizationSettings, err error) {
 	var a struct {
 		Name, Email *string
 		Mode        *string `json:"default-execution-mode"`
@@ -181,7 +181,7 @@ func (c *call) organizationSettings() (name *string, o service.OrganizationSetti
 	if err := json.Unmarshal(q.Data.Attributes, &others); err != nil {
 		others = nil // there are no attributes
 	}
-	o = service.OrganizationSettings{Email: a.Email, DefaultMode: a.Mode, Others: map[string]bool{}}
+	o = accounts.OrganizationSettings{Email: a.Email, DefaultMode: a.Mode, Others: map[string]bool{}}
 	for setting := range otherSettings {
 		if value, ok := others[setting].(bool); ok {
 			o.Others[setting] = value

@@ -11,6 +11,7 @@ import (
 	client "github.com/hashicorp/go-tfe"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
@@ -218,7 +219,7 @@ func TestANotificationIsForSomebodyWhoIsInvited(t *testing.T) {
 	other := must(t, of(s.Memberships.Invite(s.Admin, "other", "bob@example.org", nil)))
 	if _, err := s.client.NotificationConfigurations.Create(s.ctx, w.ID, client.NotificationConfigurationCreateOptions{
 		Name: client.String("m"), Enabled: client.Bool(false),
-		EmailUsers:      []*client.User{{ID: service.InvitedUser(other.ID)}},
+		EmailUsers:      []*client.User{{ID: accounts.InvitedUser(other.ID)}},
 		DestinationType: client.NotificationDestination(client.NotificationDestinationTypeEmail)}); err == nil {
 		t.Error("a person who is invited to another organization is accepted")
 	}

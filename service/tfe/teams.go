@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/record"
 )
 
@@ -91,9 +91,9 @@ func (c *call) team() error {
 }
 
 // membershipsOf returns the members of a team, and who is invited to it.
-func (c *call) membershipsOf(t *record.Team) ([]*service.MembershipView, error) {
+func (c *call) membershipsOf(t *record.Team) ([]*accounts.MembershipView, error) {
 	all, err := c.svc.Memberships.List(c.actor, t.Organization)
-	return slices.DeleteFunc(all, func(m *service.MembershipView) bool {
+	return slices.DeleteFunc(all, func(m *accounts.MembershipView) bool {
 		return !t.Has(m.User) && (m.User != "" || !slices.Contains(m.Teams, t.ID))
 	}), err
 }

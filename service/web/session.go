@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
@@ -164,7 +164,7 @@ func (c *call) login() error {
 }
 
 // BeginSession begins a session of a user who was authenticated elsewhere, and redirects the browser to a page.
-func BeginSession(logins *service.Logins, w http.ResponseWriter, r *http.Request, user, to string) error {
+func BeginSession(logins *accounts.Logins, w http.ResponseWriter, r *http.Request, user, to string) error {
 	from, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		from = r.RemoteAddr

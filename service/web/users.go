@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/record"
 )
 
@@ -59,7 +59,7 @@ func (c *call) changeUsers() error {
 	f := c.r.PostForm
 	id, name := f.Get("id"), strings.TrimSpace(f.Get("name"))
 	yes, no := true, false
-	change := func(u service.UserChange) error { _, err := c.svc.Users.Change(c.actor, id, u); return err }
+	change := func(u accounts.UserChange) error { _, err := c.svc.Users.Change(c.actor, id, u); return err }
 	var err error
 	var done string
 	switch f.Get("action") {
@@ -80,13 +80,13 @@ func (c *call) changeUsers() error {
 		}
 		return c.showUsers(name, token)
 	case "disable":
-		err, done = change(service.UserChange{Disabled: &yes}), fmt.Sprintf("%s cannot log in any more.", name)
+		err, done = change(accounts.UserChange{Disabled: &yes}), fmt.Sprintf("%s cannot log in any more.", name)
 	case "enable":
-		err, done = change(service.UserChange{Disabled: &no}), fmt.Sprintf("%s can log in again.", name)
+		err, done = change(accounts.UserChange{Disabled: &no}), fmt.Sprintf("%s can log in again.", name)
 	case "promote":
-		err, done = change(service.UserChange{Admin: &yes}), fmt.Sprintf("%s is an administrator of the service.", name)
+		err, done = change(accounts.UserChange{Admin: &yes}), fmt.Sprintf("%s is an administrator of the service.", name)
 	case "demote":
-		err, done = change(service.UserChange{Admin: &no}), fmt.Sprintf("%s is no administrator any more.", name)
+		err, done = change(accounts.UserChange{Admin: &no}), fmt.Sprintf("%s is no administrator any more.", name)
 	case "delete":
 		err, done = c.svc.Users.Delete(c.actor, id), fmt.Sprintf("%s was deleted.", name)
 	case "join":

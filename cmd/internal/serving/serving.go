@@ -31,6 +31,7 @@ import (
 	"github.com/millipede-iac/millipede/internal/unpacking"
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/authority"
 	"github.com/millipede-iac/millipede/service/control"
 	"github.com/millipede-iac/millipede/service/engine"
@@ -312,7 +313,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 }
 
 // entry returns the options for logging in.
-func (o *Options) entry(logins *service.Logins, log *slog.Logger) (login.Options, error) {
+func (o *Options) entry(logins *accounts.Logins, log *slog.Logger) (login.Options, error) {
 	entry := login.Options{Logins: logins, Now: time.Now, Logger: log}
 	if o.OpenIDIssuer == "" {
 		return entry, nil
@@ -402,7 +403,7 @@ func (o *Options) ownName() bool {
 }
 
 // known reports whether a request has a valid token, wherever its interface expects it.
-func known(tokens *service.Tokens, r *http.Request) bool {
+func known(tokens *accounts.Tokens, r *http.Request) bool {
 	_, password, _ := r.BasicAuth()
 	_, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	for _, token := range []string{password, strings.TrimSpace(bearer), web.Session(r)} {

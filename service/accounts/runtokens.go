@@ -1,4 +1,4 @@
-package service
+package accounts
 
 import (
 	"strings"
@@ -12,10 +12,10 @@ import (
 // runTokenTerm is the maximum validity of the token of a phase; the token is revoked when the phase ends.
 const runTokenTerm = 24 * time.Hour
 
-// makeRunToken makes the token of a phase, with which the programs of a run read the states that its workspace may
+// IssueForRun makes the token of a phase, with which the programs of a run read the states that its workspace may
 // read. It is only in memory: it ends with the process of the service, after which the phase is started again, or
-// resumed, with another one. The caller revokes it with revokeRunToken.
-func (s *Tokens) makeRunToken(r *record.Run) string {
+// resumed, with another one. The caller revokes it with RevokeForRun.
+func (s *Tokens) IssueForRun(r *record.Run) string {
 	token := tables.NewToken()
 	s.lent.Store(tables.Hash(token), &record.Token{
 		ID: tables.NewID("at"), Hash: tables.Hash(token), Kind: record.TokenRun, Owner: r.ID, Description: "run",
@@ -25,8 +25,8 @@ func (s *Tokens) makeRunToken(r *record.Run) string {
 	return token
 }
 
-// revokeRunToken revokes the token of a phase.
-func (s *Tokens) revokeRunToken(token string) { s.lent.Delete(tables.Hash(token)) }
+// RevokeForRun revokes the token of a phase.
+func (s *Tokens) RevokeForRun(token string) { s.lent.Delete(tables.Hash(token)) }
 
 // findToken returns a token: that of a phase in progress, or a stored one. The error wraps store.ErrNotFound if there
 // is none.
@@ -38,8 +38,8 @@ func (s *Tokens) findToken(tx *store.Tx, token string) (*record.Token, error) {
 	return tables.Tokens.LookUp(tx, "hash", hash)
 }
 
-// dropRunTokens revokes the tokens of a run that earlier versions of the service stored.
-func dropRunTokens(tx *store.Tx, run string) error {
+// DropRunTokens revokes the tokens of a run that earlier versions of the service stored.
+func DropRunTokens(tx *store.Tx, run string) error {
 	for _, id := range tables.Tokens.List(tx, "owner", record.TokenRun, run) {
 		if err := tables.Tokens.Delete(tx, id); err != nil {
 			return err

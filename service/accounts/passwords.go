@@ -1,4 +1,4 @@
-package service
+package accounts
 
 import (
 	"time"
@@ -85,4 +85,9 @@ func (s *Logins) issue(user, from, description string, term time.Duration) (stri
 		}
 		return tables.Tokens.Put(tx, kept)
 	}))
+}
+
+// IssueSession makes a token for a user who has logged in to the web pages. It expires after some hours.
+func (s *Logins) IssueSession(user, from string) (string, error) {
+	return s.issue(user, from, "pages", sessionTerm)
 }

@@ -1,4 +1,4 @@
-package service
+package accounts
 
 import (
 	"slices"
@@ -12,7 +12,7 @@ import (
 
 // Users are the accounts of people.
 type Users struct {
-	*accountsShared
+	*shared
 	memberships   *Memberships
 	organizations *Organizations
 }
@@ -270,4 +270,16 @@ func (s *Users) Bootstrap(name, organization string) (token string, err error) {
 	}
 	_, err = s.organizations.Create(&rights.Actor{Token: kept, User: u, From: "first start"}, organization, "")
 	return token, err
+}
+
+// NameOf returns the name of a user if the actor and the user are in the same organization, and the ID
+// otherwise.
+func (s *Users) NameOf(a *rights.Actor, id string) string {
+	if id == "" {
+		return "the service"
+	}
+	if u, err := s.Find(a, id); err == nil {
+		return u.Name
+	}
+	return id
 }

@@ -1,4 +1,4 @@
-package service
+package accounts
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 
 // Tokens are the tokens with which requests are authenticated.
 type Tokens struct {
-	*accountsShared
+	*shared
 	lastUsed sync.Map // token ID -> the time of its last use that is recorded
 	lent     sync.Map // the tokens of running jobs, *record.Token by hash
 }

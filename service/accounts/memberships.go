@@ -1,4 +1,4 @@
-package service
+package accounts
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ type MembershipView struct {
 
 // Memberships are the members of organizations, and the invitations.
 type Memberships struct {
-	*accountsShared
+	*shared
 }
 
 // List returns the members of an organization, and the invitations.
@@ -77,8 +77,8 @@ func (s *Memberships) Find(a *rights.Actor, id string) (v *MembershipView, err e
 // InvitedUser returns the ID that stands for the user of an invitation until there is one.
 func InvitedUser(membership string) string { return "user-" + strings.TrimPrefix(membership, "ou-") }
 
-// invitation returns the membership whose user InvitedUser has named, before or after it was accepted.
-func invitation(tx *store.Tx, user string) (*record.Membership, error) {
+// Invitation returns the membership whose user InvitedUser has named, before or after it was accepted.
+func Invitation(tx *store.Tx, user string) (*record.Membership, error) {
 	return tables.Memberships.Get(tx, "ou-"+strings.TrimPrefix(user, "user-"))
 }
 

@@ -1,4 +1,4 @@
-package service
+package accounts
 
 import (
 	"cmp"
@@ -22,7 +22,7 @@ type Person struct {
 
 // Logins check who people are, and issue tokens to them.
 type Logins struct {
-	*accountsShared
+	*shared
 	memberships *Memberships
 	tokens      *Tokens
 }
