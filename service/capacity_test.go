@@ -14,18 +14,19 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // watched is an engine whose apply shows a timeline, and continues when the test permits it.
 func watched(h *servicetest.Harness, recorder *timeline.Recorder, goOn chan struct{}) {
-	h.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
 		j.Watched(recorder, "engine-run")
 		select {
 		case <-goOn:
 		case <-ctx.Done():
-			return nil, service.ErrStopped
+			return nil, work.ErrStopped
 		}
-		return &service.ApplyResult{}, nil
+		return &work.ApplyResult{}, nil
 	}
 }
 

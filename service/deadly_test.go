@@ -5,19 +5,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // A plan of which the service died was begun again after each restart, and ended the service each time.
 func TestAPlanOfWhichTheServiceDiesTwiceEndsAsErrored(t *testing.T) {
 	h := servicetest.New(t)
 	began := make(chan struct{}, 10)
-	h.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
+	h.Engine.PlanFunc = func(_ context.Context, j *work.Job) (*work.PlanResult, error) {
 		began <- struct{}{}
 		<-j.Stopping.Done()
-		return nil, service.ErrStopped
+		return nil, work.ErrStopped
 	}
 	r := h.NewRun(h.NewWorkspace("a"), nil)
 	<-began

@@ -12,22 +12,8 @@ import (
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
-
-// Resolution is a person's statement about the outcome of an operation in doubt.
-type Resolution struct {
-	Address string
-	// ID is the ID of the object that exists now. Empty: the operation never took place.
-	ID string
-}
-
-// String describes the resolution for logs.
-func (r Resolution) String() string {
-	if r.ID == "" {
-		return r.Address + " was not created"
-	}
-	return r.Address + " exists as " + r.ID
-}
 
 const (
 	// resolveTerm is the time limit of a resolution: it may have to wait for operations that a run has left
@@ -44,7 +30,7 @@ type Doubts struct {
 	*shared
 	timelines   *Timelines
 	workspaces  *Workspaces
-	engine      Engine
+	engine      work.Engine
 	phases      *phases
 	queue       *queue
 	transitions *transitions
@@ -55,7 +41,7 @@ type Doubts struct {
 // operations in doubt. Resolve returns when the state has the outcomes. The workspace is locked meanwhile; the
 // error is ErrConflict if the workspace is locked already, or if the engine rejects a resolution: it then names the
 // operations that are still in doubt, and the others are resolved. The work continues when ctx ends.
-func (s *Doubts) Resolve(ctx context.Context, a *rights.Actor, workspace string, all ...Resolution) error {
+func (s *Doubts) Resolve(ctx context.Context, a *rights.Actor, workspace string, all ...work.Resolution) error {
 	j := &job{}
 	r, err := s.beginResolving(a, workspace, all, j)
 	if err != nil {
@@ -79,7 +65,7 @@ func (s *Doubts) Resolve(ctx context.Context, a *rights.Actor, workspace string,
 }
 
 // unresolved returns the error for the resolutions that have failed.
-func unresolved(all []Resolution, failures []error) error {
+func unresolved(all []work.Resolution, failures []error) error {
 	var failed []error
 	for i, err := range failures {
 		if err != nil && len(all) > 1 {
@@ -92,7 +78,7 @@ func unresolved(all []Resolution, failures []error) error {
 
 // beginResolving checks the rights of the actor, and locks the workspace in the name of the run that left the
 // doubt. From then on, Stop of the service waits for the job. The caller calls jobs.Done and release.
-func (s *Doubts) beginResolving(a *rights.Actor, workspace string, all []Resolution, j *job) (r *record.Run,
+func (s *Doubts) beginResolving(a *rights.Actor, workspace string, all []work.Resolution, j *job) (r *record.Run,
 	err error) {
 	q := s.queue
 	taken := false
@@ -159,18 +145,18 @@ func left(r *record.Run, w *record.Workspace) bool {
 
 // resolve makes the engine resolve a doubt. The error has the reason that the engine gives.
 func (s *Doubts) resolve(leaving, stopping context.Context, r *record.Run, j *job, a *rights.Actor,
-	res Resolution) error {
+	res work.Resolution) error {
 	said := &limited{most: maxSaid}
-	_, err := s.phases.work(stopping, r, j, said, false, func(job *Job) (any, error) {
+	_, err := s.phases.work(stopping, r, j, said, false, func(job *work.Job) (any, error) {
 		job.Structured = false
 		return nil, s.engine.Resolve(leaving, job, res, a.Name())
 	})
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrReported):
+	case errors.Is(err, work.ErrReported):
 		return said.problem()
-	case errors.Is(err, ErrStopped):
+	case errors.Is(err, work.ErrStopped):
 		return tables.Conflict("the service is shutting down; the operation on %s is still in doubt", res.Address)
 	}
 	s.log.Error("cannot resolve an operation in doubt", "run", r.ID, "error", err)
@@ -179,7 +165,7 @@ func (s *Doubts) resolve(leaving, stopping context.Context, r *record.Run, j *jo
 
 // endResolving records the outcomes of resolutions, and unlocks the workspace. If the service ends before it
 // can record this, its next start unlocks the workspace.
-func (s *Doubts) endResolving(a *rights.Actor, r *record.Run, all []Resolution, j *job, failures []error) error {
+func (s *Doubts) endResolving(a *rights.Actor, r *record.Run, all []work.Resolution, j *job, failures []error) error {
 	for {
 		err := s.store.Update(func(tx *store.Tx) error {
 			for _, failure := range failures {
@@ -352,7 +338,7 @@ func (q *queue) stoppable(j *job, stop context.CancelCauseFunc, leave context.Ca
 	defer q.mu.Unlock()
 	j.stop, j.leave = stop, leave
 	if q.stopped {
-		stop(ErrSuspended)
+		stop(work.ErrSuspended)
 	}
 }
 

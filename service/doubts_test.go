@@ -12,13 +12,14 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // doubting returns a workspace whose last run has left a creation in doubt.
 func doubting(t *testing.T, h *servicetest.Harness) (*service.WorkspaceView, *record.Run) {
 	t.Helper()
 	w := h.NewWorkspace("one")
-	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		j.Doubtful([]record.Doubt{{Address: "fleet_vm.a", Operation: "create", Worker: "w1"}})
 		return nil, errors.New("an operation is in doubt")
 	}
@@ -35,7 +36,7 @@ func doubting(t *testing.T, h *servicetest.Harness) (*service.WorkspaceView, *re
 func TestDoubtsStayUntilTheyAreResolved(t *testing.T) {
 	h := servicetest.New(t)
 	w, r := doubting(t, h)
-	h.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
+	h.Engine.PlanFunc = func(_ context.Context, j *work.Job) (*work.PlanResult, error) {
 		j.Doubtful([]record.Doubt{{Address: "fleet_vm.a", Operation: "create", Worker: "w1"}})
 		return nil, errors.New("still in doubt")
 	}
@@ -47,13 +48,13 @@ func TestDoubtsStayUntilTheyAreResolved(t *testing.T) {
 		all[0].Operations[0].Address != "fleet_vm.a" {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if err := h.Doubts.Resolve(t.Context(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"}); err != nil {
+	if err := h.Doubts.Resolve(t.Context(), h.Admin, w.ID, work.Resolution{Address: "fleet_vm.a"}); err != nil {
 		t.Error(err)
 	}
 	if all, err := h.Doubts.OfOrganization(h.Admin, "acme"); err != nil || len(all) != 0 {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if err := h.Doubts.Resolve(t.Context(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"}); !errors.Is(err,
+	if err := h.Doubts.Resolve(t.Context(), h.Admin, w.ID, work.Resolution{Address: "fleet_vm.a"}); !errors.Is(err,
 		tables.ErrConflict) {
 		t.Errorf("resolving the doubt a second time: %v", err)
 	}
@@ -62,7 +63,7 @@ func TestDoubtsStayUntilTheyAreResolved(t *testing.T) {
 func TestOnlyWhoMayApplyResolvesADoubt(t *testing.T) {
 	h := servicetest.New(t)
 	w, _ := doubting(t, h)
-	res := service.Resolution{Address: "fleet_vm.a", ID: "vm-1"}
+	res := work.Resolution{Address: "fleet_vm.a", ID: "vm-1"}
 	for role, allowed := range map[string]bool{"read": false, "plan": false, "write": true} {
 		err := h.Doubts.Resolve(t.Context(), member(t, h, "the-"+role, role, w.ID), w.ID, res)
 		if allowed != (err == nil) || !allowed && !errors.Is(err, tables.ErrForbidden) {
@@ -94,14 +95,14 @@ func TestAWorkspaceIsLockedWhileADoubtIsResolvedAndNoLonger(t *testing.T) {
 	h := servicetest.New(t)
 	w, r := doubting(t, h)
 	begun := make(chan struct{})
-	h.Engine.ResolveFunc = func(_ context.Context, j *service.Job, _ service.Resolution, _ string) error {
+	h.Engine.ResolveFunc = func(_ context.Context, j *work.Job, _ work.Resolution, _ string) error {
 		close(begun)
 		<-j.Stopping.Done()
-		return service.ErrStopped
+		return work.ErrStopped
 	}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- h.Doubts.Resolve(context.Background(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"})
+		ended <- h.Doubts.Resolve(context.Background(), h.Admin, w.ID, work.Resolution{Address: "fleet_vm.a"})
 	}()
 	select {
 	case <-begun:
@@ -119,7 +120,7 @@ func TestAWorkspaceIsLockedWhileADoubtIsResolvedAndNoLonger(t *testing.T) {
 	if _, err := h.Workspaces.ForceUnlock(h.Admin, w.ID); !errors.Is(err, tables.ErrConflict) {
 		t.Errorf("the workspace could be unlocked: %v", err)
 	}
-	if err := h.Doubts.Resolve(t.Context(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"}); !errors.Is(err,
+	if err := h.Doubts.Resolve(t.Context(), h.Admin, w.ID, work.Resolution{Address: "fleet_vm.a"}); !errors.Is(err,
 		tables.ErrConflict) {
 		t.Errorf("another resolution at the same time: %v", err)
 	}
@@ -141,7 +142,7 @@ func TestReceiversHearOnceThatOperationsAreInDoubt(t *testing.T) {
 		Enabled: true, URL: "https://example.com", Triggers: []string{"run:in_doubt"}}); err != nil {
 		t.Fatal(err)
 	}
-	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		j.Doubtful([]record.Doubt{{Address: "fleet_vm.a", Operation: "create", Worker: "w1"}})
 		return nil, errors.New("an operation is in doubt")
 	}
@@ -170,7 +171,7 @@ func TestASecretInAFailureIsInNoTimeline(t *testing.T) {
 		Sensitive: &sensitive}); err != nil {
 		t.Fatal(err)
 	}
-	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		recorder := timeline.NewRecorder(timeline.Head{Ended: timeline.None})
 		j.Watched(recorder, "engine-run")
 		recorder.Add(timeline.Vertex{Number: 1, Address: "fleet_vm.a", Status: timeline.Running})

@@ -10,6 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // Drift has what was found in workspaces that are watched for drift: objects that differ from the state.
@@ -22,7 +23,7 @@ type Drift struct {
 
 // noteBatch records the result of reading a batch. The state may have changed since the batch was chosen: the
 // result is discarded for an object that has changed in the state, and for one that a running apply may change.
-func (s *Drift) noteBatch(b *batch, found []Found, failure string) error {
+func (s *Drift) noteBatch(b *batch, found []work.Found, failure string) error {
 	touched, err := s.touched(b)
 	if err != nil {
 		return err
@@ -32,7 +33,7 @@ func (s *Drift) noteBatch(b *batch, found []Found, failure string) error {
 		return err
 	}
 	moment := s.now().UTC()
-	byAddress := map[string]Found{}
+	byAddress := map[string]work.Found{}
 	for _, f := range found {
 		byAddress[f.Address] = f
 	}

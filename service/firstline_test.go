@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // A client that followed the log of a waiting run was woken by the change of the run's status, which precedes the
@@ -16,13 +16,13 @@ import (
 func TestTheLogOfAPlanIsReadWhileItGoesOn(t *testing.T) {
 	h := servicetest.New(t)
 	read := make(chan struct{})
-	h.Engine.PlanFunc = func(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+	h.Engine.PlanFunc = func(ctx context.Context, j *work.Job) (*work.PlanResult, error) {
 		select {
 		case <-read:
 		case <-j.Stopping.Done():
-			return nil, service.ErrStopped
+			return nil, work.ErrStopped
 		}
-		return &service.PlanResult{}, nil
+		return &work.PlanResult{}, nil
 	}
 	if err := h.Halts.Halt(h.Admin, "", record.Halt{Reason: "so that it waits"}); err != nil {
 		t.Fatal(err)
@@ -53,9 +53,9 @@ func TestTheLogOfAPlanIsReadWhileItGoesOn(t *testing.T) {
 // until other plans had ended, and after a restart of the service it took the log of a waiting plan for complete.
 func TestTheLogOfAPlanThatWaitsForItsTurnIsThereAtOnce(t *testing.T) {
 	h := servicetest.New(t) // two plans compute at a time
-	h.Engine.PlanFunc = func(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+	h.Engine.PlanFunc = func(ctx context.Context, j *work.Job) (*work.PlanResult, error) {
 		<-j.Stopping.Done()
-		return nil, service.ErrStopped
+		return nil, work.ErrStopped
 	}
 	for _, name := range []string{"a", "b"} {
 		h.Await(h.NewRun(h.NewWorkspace(name), nil).ID, record.Planning)

@@ -8,6 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 	"github.com/millipede-iac/millipede/service/turn"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // Halts keep runs from starting: in a workspace, or in the whole service.
@@ -87,7 +88,7 @@ func (q *queue) suspend(workspace string) {
 	for id, j := range q.running {
 		if r := q.active[id]; r != nil && (workspace == "" || r.Workspace == workspace) {
 			j.suspended = true
-			j.stop(ErrSuspended)
+			j.stop(work.ErrSuspended)
 		}
 	}
 }

@@ -8,23 +8,23 @@ import (
 	"testing"
 
 	"github.com/millipede-iac/millipede/coordinator/timeline"
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 func TestADrainLetsWhatRunsEndAndNothingNewStart(t *testing.T) {
 	h := servicetest.New(t)
 	one, two := h.NewWorkspace("one"), h.NewWorkspace("two")
 	began, goOn := make(chan struct{}, 1), make(chan struct{})
-	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		if j.Workspace.Name == "one" {
 			began <- struct{}{}
 			<-goOn
 		}
-		return &service.ApplyResult{}, nil
+		return &work.ApplyResult{}, nil
 	}
 	runs := h.NewRun(one, func(r *record.Run) { r.AutoApply = true })
 	<-began
@@ -60,24 +60,24 @@ func TestAnEmergencyStopsWhatRunsAndItGoesOnAfterwards(t *testing.T) {
 	one, two, three := h.NewWorkspace("one"), h.NewWorkspace("two"), h.NewWorkspace("three")
 	began := make(chan string, 8)
 	resumed := make(chan bool, 8)
-	hold := func(j *service.Job) error {
+	hold := func(j *work.Job) error {
 		began <- j.Run.ID
 		<-j.Stopping.Done()
-		return service.ErrStopped
+		return work.ErrStopped
 	}
-	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		if !j.Resumed || j.Stopping.Err() != nil {
 			return nil, hold(j)
 		}
 		resumed <- true
-		return &service.ApplyResult{}, nil
+		return &work.ApplyResult{}, nil
 	}
 	applying := h.NewRun(one, func(r *record.Run) { r.AutoApply = true })
 	canceled := h.NewRun(three, func(r *record.Run) { r.AutoApply = true })
 	<-began
 	<-began
 	h.Engine.Mu.Lock()
-	h.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) { return nil, hold(j) }
+	h.Engine.PlanFunc = func(_ context.Context, j *work.Job) (*work.PlanResult, error) { return nil, hold(j) }
 	h.Engine.Mu.Unlock()
 	planning := h.NewRun(two, func(r *record.Run) { r.PlanOnly = true })
 	<-began

@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // stateOf returns a state with an object for each value.
@@ -146,8 +147,8 @@ func TestValuesOfUnknownTypesAreHidden(t *testing.T) {
 		strings.Contains(fmt.Sprintf("%v", got), "canary") {
 		t.Errorf("%v %v %v", got, known, err)
 	}
-	h.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
-		return &service.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID),
+	h.Engine.PlanFunc = func(_ context.Context, j *work.Job) (*work.PlanResult, error) {
+		return &work.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID),
 			Redacted: []byte(`{"provider_schemas":{"p":{"resource_schemas":{"fleet_vm":{"block":{"attributes":{
 				"v":{},"key":{"sensitive":true}}}}}}}}`)}, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // sharing is a workspace whose runs lock objects. Its applies end when the test tells them to, or when the service
@@ -19,7 +20,7 @@ type sharing struct {
 	t *testing.T
 	w *service.WorkspaceView
 	// began has the job of each apply that begins.
-	began chan *service.Job
+	began chan *work.Job
 	// ends has a channel for the end of each apply, by the message of its run.
 	ends map[string]chan struct{}
 }
@@ -27,7 +28,7 @@ type sharing struct {
 func shares(t *testing.T) *sharing {
 	t.Helper()
 	h := servicetest.New(t)
-	x := &sharing{Harness: h, t: t, began: make(chan *service.Job, 10), ends: map[string]chan struct{}{}}
+	x := &sharing{Harness: h, t: t, began: make(chan *work.Job, 10), ends: map[string]chan struct{}{}}
 	yes := true
 	var err error
 	if x.w, err = h.Workspaces.Change(h.Admin, h.NewWorkspace("one").ID, service.WorkspaceSettings{
@@ -37,19 +38,19 @@ func shares(t *testing.T) *sharing {
 	for _, name := range []string{"a", "b", "c"} {
 		x.ends[name] = make(chan struct{})
 	}
-	h.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
 		x.began <- j
 		suspended := make(chan struct{})
 		defer context.AfterFunc(j.Stopping, func() {
-			if errors.Is(context.Cause(j.Stopping), service.ErrSuspended) {
+			if errors.Is(context.Cause(j.Stopping), work.ErrSuspended) {
 				close(suspended)
 			}
 		})()
 		select {
 		case <-x.ends[j.Run.Message]:
-			return &service.ApplyResult{}, nil
+			return &work.ApplyResult{}, nil
 		case <-suspended:
-			return nil, service.ErrStopped
+			return nil, work.ErrStopped
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -63,7 +64,7 @@ func (x *sharing) order(message string) *record.Run {
 }
 
 // applies orders a run, and returns it and its job once its apply has begun.
-func (x *sharing) applies(message string) (*record.Run, *service.Job) {
+func (x *sharing) applies(message string) (*record.Run, *work.Job) {
 	x.t.Helper()
 	return x.order(message), <-x.began
 }
@@ -177,7 +178,7 @@ func TestADoubtIsResolvedWhileNobodyHasObjects(t *testing.T) {
 	x := shares(t)
 	apply := x.Engine.ApplyFunc
 	x.Engine.Mu.Lock()
-	x.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+	x.Engine.ApplyFunc = func(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
 		if j.Run.Message != "doubt" {
 			return apply(ctx, j)
 		}
@@ -187,14 +188,14 @@ func TestADoubtIsResolvedWhileNobodyHasObjects(t *testing.T) {
 	x.Engine.Mu.Unlock()
 	left := x.order("doubt")
 	x.Await(left.ID, record.Errored)
-	res := service.Resolution{Address: "fleet_vm.a"}
+	res := work.Resolution{Address: "fleet_vm.a"}
 	a, _ := x.applies("a")
 	x.refuses("resolving", a, x.Doubts.Resolve(t.Context(), x.Admin, x.w.ID, res))
 	close(x.ends["a"])
 	x.Await(a.ID, record.Applied)
 	begun, end := make(chan struct{}), make(chan struct{})
 	x.Engine.Mu.Lock()
-	x.Engine.ResolveFunc = func(_ context.Context, j *service.Job, _ service.Resolution, _ string) error {
+	x.Engine.ResolveFunc = func(_ context.Context, j *work.Job, _ work.Resolution, _ string) error {
 		close(begun)
 		<-end
 		j.Doubtful(nil)
@@ -230,10 +231,10 @@ func TestADoubtIsResolvedWhileNobodyHasObjects(t *testing.T) {
 func TestTheLockingOfAStateIsNotChangedWhileAPlanHasItOpen(t *testing.T) {
 	x := shares(t)
 	planning, ends := make(chan struct{}), make(chan struct{})
-	x.Engine.PlanFunc = func(context.Context, *service.Job) (*service.PlanResult, error) {
+	x.Engine.PlanFunc = func(context.Context, *work.Job) (*work.PlanResult, error) {
 		close(planning)
 		<-ends
-		return &service.PlanResult{}, nil
+		return &work.PlanResult{}, nil
 	}
 	no := false
 	r := x.NewRun(x.w, func(r *record.Run) { r.PlanOnly = true })

@@ -11,32 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 	"github.com/millipede-iac/millipede/service/turn"
+	"github.com/millipede-iac/millipede/service/work"
 )
-
-// ObjectChange is a change of some instances of a state, while runs may change others.
-type ObjectChange struct {
-	// ID identifies the change among the requests for locks, and Who says who makes it. Change sets both.
-	ID, Who string
-	// Operation is the command that makes the change, such as "state-mv".
-	Operation string
-	// Lineage and Serial identify the state version that the change was made for.
-	Lineage string
-	Serial  uint64
-	// Removed are the addresses of removed instances. State is a state that has only the instances that are added or
-	// changed, each as a whole; nil for none.
-	Removed []string
-	State   []byte
-	// Wait is how long to wait for locks of the objects, at most, in seconds.
-	Wait float64
-}
-
-// Refused is the error of a change of objects that runs have locked, or have changed since the change was made.
-type Refused struct{ Reason string }
-
-func (r *Refused) Error() string { return r.Reason }
-
-// Unwrap returns ErrConflict.
-func (r *Refused) Unwrap() error { return tables.ErrConflict }
 
 const (
 	// changeTerm is the time limit of a change of objects, without its wait for locks.
@@ -48,7 +24,7 @@ const (
 // Objects are the instances in a state that clients change one by one, while runs may change others.
 type Objects struct {
 	*shared
-	engine      Engine
+	engine      work.Engine
 	phases      *phases
 	queue       *queue
 	transitions *transitions
@@ -58,7 +34,7 @@ type Objects struct {
 // state. The error is *Refused if runs have locked the objects, or have changed them since the version that the
 // change was made for; another ErrConflict if the workspace is locked as a whole, or can only be changed as a whole:
 // if its runs do not lock objects, or if it had no runs. If ctx ends, it does not wait for locks any more.
-func (s *Objects) Change(ctx context.Context, a *rights.Actor, workspace string, c ObjectChange) error {
+func (s *Objects) Change(ctx context.Context, a *rights.Actor, workspace string, c work.ObjectChange) error {
 	if c.Wait < 0 || c.Wait > MaxChangeWait {
 		return tables.Invalid("The wait must be between 0 and %d seconds", MaxChangeWait)
 	}
@@ -77,16 +53,16 @@ func (s *Objects) Change(ctx context.Context, a *rights.Actor, workspace string,
 	defer stop(nil)
 	s.queue.stoppable(j, stop, leave)
 	said := &limited{most: maxSaid}
-	_, err = s.phases.work(stopping, r, j, said, false, func(job *Job) (any, error) {
+	_, err = s.phases.work(stopping, r, j, said, false, func(job *work.Job) (any, error) {
 		job.Structured = false
 		job.State = &runState{shared: s.shared, outlines: s.phases.outlines, run: *r, changer: a.ID()}
 		job.Waits = func(string, string) {} // the run does not wait
 		return nil, s.engine.ChangeObjects(leaving, job, c)
 	})
 	switch {
-	case errors.Is(err, ErrReported):
+	case errors.Is(err, work.ErrReported):
 		err = said.problem()
-	case errors.Is(err, ErrStopped):
+	case errors.Is(err, work.ErrStopped):
 		err = tables.Conflict("the request was canceled, or the service is shutting down; the state was not changed")
 	case err != nil && !errors.Is(err, tables.ErrConflict):
 		s.log.Error("cannot change objects of a state", "workspace", workspace, "error", err)
@@ -97,7 +73,8 @@ func (s *Objects) Change(ctx context.Context, a *rights.Actor, workspace string,
 // beginChange checks the rights of the actor, and returns the run whose configuration and variables say how the state
 // is encrypted. From then on the workspace cannot be locked as a whole, and Stop of the service waits for the job.
 // The caller calls jobs.Done, release and endChange.
-func (s *Objects) beginChange(a *rights.Actor, workspace string, c ObjectChange, j *job) (r *record.Run, err error) {
+func (s *Objects) beginChange(a *rights.Actor, workspace string, c work.ObjectChange, j *job) (r *record.Run,
+	err error) {
 	q := s.queue
 	taken := ""
 	err = s.audit.Change(a, "state.change-objects", workspace, func(tx *store.Tx) error {

@@ -24,6 +24,7 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 	"github.com/millipede-iac/millipede/service/turn"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // begin starts the job that has the engine carry out the current phase of a run.
@@ -38,9 +39,9 @@ func (q *queue) begin(ctx context.Context, r *record.Run, resumed bool) {
 	// A cancellation that arrives from here on finds the job; an earlier one has been recorded.
 	switch {
 	case q.canceled(r.ID):
-		stop(errCanceled)
+		stop(work.ErrCanceled)
 	case stopped:
-		stop(ErrSuspended)
+		stop(work.ErrSuspended)
 	}
 	q.jobs.Go(func() {
 		defer leave()
@@ -72,17 +73,17 @@ func (q *queue) carryOut(leaving, stopping context.Context, r *record.Run, j *jo
 	refused := q.store.Refused()
 	results, log, err := q.attempt(leaving, stopping, r, j, phase, resumed)
 	again := false
-	if err != nil && !errors.Is(err, ErrStopped) {
+	if err != nil && !errors.Is(err, work.ErrStopped) {
 		var why string
 		again, why = q.again(stopping, r, j, err, refused)
 		switch {
 		case again && log != nil:
 			_, _ = fmt.Fprintf(log, "\n%s\n", why)
 		case !again && why != "":
-			err = ErrStopped
+			err = work.ErrStopped
 		}
 	}
-	if err != nil && !again && !errors.Is(err, ErrReported) && !errors.Is(err, ErrStopped) && log != nil {
+	if err != nil && !again && !errors.Is(err, work.ErrReported) && !errors.Is(err, work.ErrStopped) && log != nil {
 		_, _ = fmt.Fprintf(log, "\nError: %s\n", unmarked(err)) // problems with the log were reported above
 	}
 	if !q.finish(r, j, results, err, again) {
@@ -156,17 +157,17 @@ type phases struct {
 	tokens    *accounts.Tokens
 	host      string
 	outlines  *outlines
-	engine    Engine
+	engine    work.Engine
 	queue     *queue
 }
 
 // runPhase makes the engine execute a phase, and stores the files that it returns.
 func (s *phases) runPhase(leaving, stopping context.Context, r *record.Run, j *job, log io.Writer,
 	resumed bool) (results any, err error) {
-	return s.work(stopping, r, j, log, resumed, func(job *Job) (any, error) {
+	return s.work(stopping, r, j, log, resumed, func(job *work.Job) (any, error) {
 		open := s.timelines.begin(r)
 		job.Watched = func(b *timeline.Recorder, engine string) {
-			b.Clean(job.masked)
+			b.Clean(func(text string) string { return maskedAs(job.Log, text) })
 			open(b, engine)
 		}
 		defer s.timelines.end(r)
@@ -205,7 +206,7 @@ func (s *phases) runPhase(leaving, stopping context.Context, r *record.Run, j *j
 
 // work calls fn with the job that the engine needs for a phase. A panic in fn ends this phase only.
 func (s *phases) work(stopping context.Context, r *record.Run, j *job, log io.Writer, resumed bool,
-	fn func(*Job) (any, error)) (results any, err error) {
+	fn func(*work.Job) (any, error)) (results any, err error) {
 	defer func() {
 		if bug := recover(); bug != nil {
 			s.log.Error("a bug in the service has ended a run", "run", r.ID, "panic", bug, "stack",
@@ -215,16 +216,16 @@ func (s *phases) work(stopping context.Context, r *record.Run, j *job, log io.Wr
 	}()
 	token := s.tokens.IssueForRun(r)
 	defer s.tokens.RevokeForRun(token)
-	job, err := s.job(stopping, r, token, log, resumed)
+	job, renew, err := s.job(stopping, r, token, log, resumed)
 	if err != nil {
 		return nil, err
 	}
 	job.Doubtful = j.doubts.tell
 	defer func() { err = errors.Join(err, os.RemoveAll(job.Scratch)) }()
-	defer func() { err = job.unmask(err) }()
+	defer func() { err = unmask(job.Log, err) }()
 	renewing, end := context.WithCancel(context.WithoutCancel(stopping))
 	var renewal sync.WaitGroup
-	renewal.Go(func() { job.renew(renewing) })
+	renewal.Go(func() { renew(renewing) })
 	defer renewal.Wait()
 	defer end()
 	return fn(job)
@@ -278,9 +279,9 @@ func (q *queue) waitsFor(id, kind, on, text string) {
 	q.notifyChanged(id)
 }
 
-// masked returns a text with its secrets masked as in the log.
-func (j *Job) masked(text string) string {
-	m, ok := j.Log.(*mask)
+// maskedAs returns a text with its secrets masked as in the log of a job.
+func maskedAs(log io.Writer, text string) string {
+	m, ok := log.(*mask)
 	if !ok {
 		return text
 	}
@@ -295,14 +296,14 @@ func (j *Job) masked(text string) string {
 	return out.String()
 }
 
-// unmask ends the masking of the log, and masks the secrets of an error that is to be written there.
-func (j *Job) unmask(err error) error {
-	m, ok := j.Log.(*mask)
+// unmask ends the masking of the log of a job, and masks the secrets of an error that is to be written there.
+func unmask(log io.Writer, err error) error {
+	m, ok := log.(*mask)
 	if !ok {
 		return err
 	}
 	failed := m.Flush()
-	if err == nil || errors.Is(err, ErrReported) || errors.Is(err, ErrStopped) {
+	if err == nil || errors.Is(err, work.ErrReported) || errors.Is(err, work.ErrStopped) {
 		return errors.Join(err, failed)
 	}
 	var text strings.Builder
@@ -316,24 +317,25 @@ func (j *Job) unmask(err error) error {
 }
 
 // applyResults converts the result of an apply to the types that carryOut uses.
-func applyResults(r *ApplyResult, err error) (any, error) {
+func applyResults(r *work.ApplyResult, err error) (any, error) {
 	if r == nil {
 		return nil, err
 	}
 	return r, err
 }
 
-// job builds the engine's job for a phase. The programs of the run get the token.
-func (s *phases) job(stopping context.Context, r *record.Run, token string, log io.Writer, resumed bool) (*Job,
-	error) {
-	j := &Job{
+// job builds the engine's job for a phase. The programs of the run get the token. renew renews the files with identity
+// tokens until ctx ends.
+func (s *phases) job(stopping context.Context, r *record.Run, token string, log io.Writer, resumed bool) (j *work.Job,
+	renew func(ctx context.Context), err error) {
+	j = &work.Job{
 		Run: *r, Stopping: stopping, Log: log, Resumed: resumed,
 		State: &runState{shared: s.shared, outlines: s.outlines, run: *r},
 		Data:  s.dataDir(r.Workspace),
 		Alive: s.applies, Waits: func(run, text string) { s.queue.waitsForObjects(r.ID, run, text) },
 	}
 	var secrets []string // to be masked in the log
-	err := s.store.View(func(tx *store.Tx) error {
+	err = s.store.View(func(tx *store.Tx) error {
 		w, err := tables.Workspaces.Get(tx, r.Workspace)
 		if err != nil {
 			return err
@@ -354,17 +356,17 @@ func (s *phases) job(stopping context.Context, r *record.Run, token string, log 
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if r.Configuration != "" {
 		j.Configuration = func() (io.ReadCloser, error) { return s.store.Read(configurationFile(r.Configuration)) }
 	}
 	runsDir := filepath.Join(s.store.Dir(), "scratch")
 	if err := errors.Join(os.MkdirAll(runsDir, 0o700), os.MkdirAll(j.Data, 0o700)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if j.Scratch, err = os.MkdirTemp(runsDir, r.ID+"-"); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p := s.identity.proofsOf(r, &j.Workspace, j.Environment, j.Scratch)
 	proved, err := p.issue()
@@ -372,13 +374,12 @@ func (s *phases) job(stopping context.Context, r *record.Run, token string, log 
 		err = p.write(proved)
 	}
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(j.Scratch))
+		return nil, nil, errors.Join(err, os.RemoveAll(j.Scratch))
 	}
 	j.Environment = append(j.Environment, p.variables(proved)...)
 	masks := newMask(withoutMarks{log}, append(secrets, slices.Collect(maps.Values(proved))...))
 	j.Log, j.Conceal = masks, masks.add
-	j.renew = func(ctx context.Context) { p.renew(ctx, masks) }
-	return j, nil
+	return j, func(ctx context.Context) { p.renew(ctx, masks) }, nil
 }
 
 // finish records the outcome of a phase. It returns false if the phase has not ended, because the service is
@@ -413,12 +414,12 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error, again 
 				return nil // continueApplies resumes it
 			case failure == nil && now.Status == record.Planning && !now.CancelAsked.IsZero():
 				kind = record.EventCanceled // the plan was finished before the cancellation arrived
-			case errors.Is(failure, ErrStopped) && !now.CancelAsked.IsZero():
+			case errors.Is(failure, work.ErrStopped) && !now.CancelAsked.IsZero():
 				kind = record.EventCanceled
-			case errors.Is(failure, ErrStopped) && suspended && now.Status == record.Planning:
+			case errors.Is(failure, work.ErrStopped) && suspended && now.Status == record.Planning:
 				now.Resumed++
 				kind = record.EventPlanAgain
-			case errors.Is(failure, ErrStopped) && (halted || suspended):
+			case errors.Is(failure, work.ErrStopped) && (halted || suspended):
 				if now.Status == record.Planning {
 					now.Suspended = true // the service ends in order, and not because of this plan
 					return tables.Runs.Put(tx, now)
@@ -458,7 +459,7 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error, again 
 // came records the result of a phase in its run, and returns the event for it.
 func came(r *record.Run, results any) (record.RunEventKind, record.Outcome) {
 	switch v := results.(type) {
-	case *PlanResult:
+	case *work.PlanResult:
 		r.HasChanges, r.Generated, r.Sensitive = v.HasChanges, v.Generated, v.Sensitive
 		r.Plan.Add, r.Plan.Change, r.Plan.Destroy, r.Plan.Import = v.Add, v.Change, v.Destroy, v.Import
 		switch {
@@ -470,7 +471,7 @@ func came(r *record.Run, results any) (record.RunEventKind, record.Outcome) {
 			return record.EventPlanEnded, record.Saved
 		}
 		return record.EventPlanEnded, record.Waiting
-	case *ApplyResult:
+	case *work.ApplyResult:
 		r.Apply.Add, r.Apply.Change, r.Apply.Destroy, r.Apply.Import = v.Add, v.Change, v.Destroy, v.Import
 	}
 	return record.EventApplied, 0

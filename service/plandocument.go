@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // Plans are the plans of runs, for people and programs.
@@ -19,7 +20,7 @@ type Plans struct {
 	runs      *Runs
 	outlines  *outlines
 	documents sync.Mutex // held while the document of a plan is made, because these documents are large
-	engine    Engine
+	engine    work.Engine
 }
 
 // JSON returns the JSON document of a plan. The error is ErrNotFound if there is none; ready is false if

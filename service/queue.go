@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 	"github.com/millipede-iac/millipede/service/turn"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // queue advances runs: after every change it determines the due steps, and has the engine carry out phases.
@@ -174,7 +175,7 @@ func (q *queue) stop(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if j := q.running[id]; j != nil {
-		j.stop(errCanceled)
+		j.stop(work.ErrCanceled)
 	}
 }
 
@@ -183,7 +184,7 @@ func (q *queue) leave(id string) {
 	defer q.mu.Unlock()
 	if j := q.running[id]; j != nil {
 		j.left = true
-		j.stop(errCanceled)
+		j.stop(work.ErrCanceled)
 		j.leave()
 	}
 }
@@ -219,7 +220,7 @@ func (q *queue) halt() {
 	q.stopped = true
 	close(q.halted)
 	for _, j := range q.running {
-		j.stop(ErrSuspended)
+		j.stop(work.ErrSuspended)
 	}
 	q.mu.Unlock()
 	q.jobs.Wait()

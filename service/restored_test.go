@@ -9,6 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // The old service continues after a backup. It applied a run that still waits in the backup, and a service that was
@@ -22,22 +23,22 @@ func TestAServiceThatWasRestoredGoesOnWithNoRun(t *testing.T) {
 	}
 	began := make(chan string, 8)
 	settled := make(chan bool, 8)
-	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		if j.Resumed {
 			settled <- j.Stopping.Err() != nil
-			return nil, service.ErrStopped
+			return nil, work.ErrStopped
 		}
 		began <- j.Workspace.Name
 		<-j.Stopping.Done()
-		return nil, service.ErrStopped
+		return nil, work.ErrStopped
 	}
-	h.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
+	h.Engine.PlanFunc = func(_ context.Context, j *work.Job) (*work.PlanResult, error) {
 		if j.Workspace.Name == "plans" {
 			began <- j.Workspace.Name
 			<-j.Stopping.Done()
-			return nil, service.ErrStopped
+			return nil, work.ErrStopped
 		}
-		return &service.PlanResult{HasChanges: true, Add: 1, Plan: []byte("plan of " + j.Run.ID),
+		return &work.PlanResult{HasChanges: true, Add: 1, Plan: []byte("plan of " + j.Run.ID),
 			Redacted: []byte("{}")}, nil
 	}
 	run := func(workspace string, change func(*record.Run)) string { return h.NewRun(spaces[workspace], change).ID }

@@ -14,6 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // member creates a user with a token, in a team with a role on a workspace or a project.
@@ -181,11 +182,11 @@ func TestSensitiveVariablesAreNeverReadBack(t *testing.T) {
 		service.VariableSettings{Sensitive: servicetest.Ptr(false)}); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("making a sensitive variable readable: %v", err)
 	}
-	var got []service.Value
+	var got []work.Value
 	done := make(chan struct{})
 	h.Engine.PlanFunc = nil
 	h.Engine.ApplyFunc = nil
-	h.Engine.PlanFunc = servicetest.PlanThen(func(j *service.Job) { got = j.Variables; close(done) })
+	h.Engine.PlanFunc = servicetest.PlanThen(func(j *work.Job) { got = j.Variables; close(done) })
 	h.NewRun(w, nil)
 	<-done
 	if len(got) != 1 || got[0].Text != "canary" || !got[0].Sensitive {
@@ -216,8 +217,8 @@ func TestTheLastVariableWins(t *testing.T) {
 	if err := h.VariableSets.Assign(h.Admin, own.ID, []string{w.ID}, nil, false); err != nil {
 		t.Fatal(err)
 	}
-	results := make(chan *service.Job, 1)
-	h.Engine.PlanFunc = servicetest.PlanThen(func(j *service.Job) { results <- j })
+	results := make(chan *work.Job, 1)
+	h.Engine.PlanFunc = servicetest.PlanThen(func(j *work.Job) { results <- j })
 	check := func(who, all, env string, change func(*record.Run)) {
 		t.Helper()
 		r := h.NewRun(w, change)
@@ -447,7 +448,7 @@ func TestTheTokenOfARunReadsWhatItsWorkspaceMayReadAndEndsWithIt(t *testing.T) {
 	}
 	environ := make(chan []string, 1)
 	resume := make(chan struct{})
-	h.Engine.PlanFunc = servicetest.PlanThen(func(j *service.Job) {
+	h.Engine.PlanFunc = servicetest.PlanThen(func(j *work.Job) {
 		environ <- j.Environment
 		<-resume
 		_, _ = io.WriteString(j.Log, strings.Join(j.Environment, " "))

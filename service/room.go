@@ -9,6 +9,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // Neither a full disk nor an unreachable NATS server ends a run. A phase that fails for such a reason is
@@ -23,7 +24,7 @@ func (q *queue) again(stopping context.Context, r *record.Run, j *job, failure e
 	why string) {
 	full := store.NoRoom(q.store.Room())
 	room := full || store.NoRoom(failure) || q.store.Refused() != refused
-	if !room && !errors.Is(failure, ErrAgain) {
+	if !room && !errors.Is(failure, work.ErrAgain) {
 		return false, ""
 	}
 	q.mu.Lock()

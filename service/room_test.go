@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // errFull is the error of a full disk.
@@ -22,19 +22,19 @@ var errFull = fmt.Errorf("writing the plan: %w", syscall.ENOSPC)
 func TestAFullDiskEndsNoRun(t *testing.T) {
 	h := servicetest.New(t)
 	var plans, applies atomic.Int32
-	h.Engine.PlanFunc = func(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+	h.Engine.PlanFunc = func(ctx context.Context, j *work.Job) (*work.PlanResult, error) {
 		if plans.Add(1) <= 2 {
 			return nil, errFull
 		}
-		return servicetest.PlanThen(func(*service.Job) {})(ctx, j)
+		return servicetest.PlanThen(func(*work.Job) {})(ctx, j)
 	}
-	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		if n := applies.Add(1); n == 1 {
 			return nil, errFull
 		} else if !j.Resumed {
 			t.Errorf("the apply %d was begun again instead of resumed", n)
 		}
-		return &service.ApplyResult{Add: 1}, nil
+		return &work.ApplyResult{Add: 1}, nil
 	}
 	r := h.NewRun(h.NewWorkspace("one"), func(r *record.Run) { r.AutoApply = true })
 	v := h.Await(r.ID, record.Applied)
@@ -55,20 +55,20 @@ func TestAFullDiskEndsNoRun(t *testing.T) {
 func TestANATSServerThatWasAwayEndsNoRun(t *testing.T) {
 	h := servicetest.New(t)
 	var plans, applies atomic.Int32
-	away := errors.Join(service.ErrReported, service.ErrAgain)
-	h.Engine.PlanFunc = func(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+	away := errors.Join(work.ErrReported, work.ErrAgain)
+	h.Engine.PlanFunc = func(ctx context.Context, j *work.Job) (*work.PlanResult, error) {
 		if plans.Add(1) == 1 {
 			return nil, away
 		}
-		return servicetest.PlanThen(func(*service.Job) {})(ctx, j)
+		return servicetest.PlanThen(func(*work.Job) {})(ctx, j)
 	}
-	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		if n := applies.Add(1); n == 1 {
 			return nil, away
 		} else if !j.Resumed {
 			t.Errorf("the apply %d was begun again instead of resumed", n)
 		}
-		return &service.ApplyResult{Add: 1}, nil
+		return &work.ApplyResult{Add: 1}, nil
 	}
 	r := h.NewRun(h.NewWorkspace("one"), func(r *record.Run) { r.AutoApply = true })
 	v := h.Await(r.ID, record.Applied)
@@ -83,7 +83,7 @@ func TestANATSServerThatWasAwayEndsNoRun(t *testing.T) {
 func TestWhatNeverFitsOnADiskWithRoomFails(t *testing.T) {
 	h := servicetest.New(t)
 	var plans atomic.Int32
-	h.Engine.PlanFunc = func(context.Context, *service.Job) (*service.PlanResult, error) {
+	h.Engine.PlanFunc = func(context.Context, *work.Job) (*work.PlanResult, error) {
 		plans.Add(1)
 		return nil, errFull
 	}

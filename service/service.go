@@ -9,24 +9,23 @@ package service
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/audit"
 	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/identity"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // Options configure a service.
 type Options struct {
 	Store  *store.Store
-	Engine Engine
+	Engine work.Engine
 	// Homes gives access to the files that the engine keeps in the directory of the store; nil if there are
 	// none.
 	Homes store.Homes
@@ -199,128 +198,3 @@ func Cut[T any](all []T, p Page) []T {
 	from := min(len(all), max(0, p.Number-1)*p.Size)
 	return all[from:min(len(all), from+p.Size)]
 }
-
-// Engine executes the phases of runs.
-type Engine interface {
-	// Plan makes the plan of a run. It changes nothing outside of the job's directories.
-	Plan(ctx context.Context, j *Job) (*PlanResult, error)
-	// PlanJSON makes the JSON document of a plan from the results of Plan and from the state versions in the
-	// directory of the workspace. It needs no worker, and also works when the state has changed since.
-	PlanJSON(ctx context.Context, data string, plan, shape []byte) ([]byte, error)
-	// Apply applies the plan of a run, or resumes an interrupted apply. A nil error means that everything was
-	// applied.
-	Apply(ctx context.Context, j *Job) (*ApplyResult, error)
-	// Resolve records the outcome of an operation in doubt, as the person who states it.
-	Resolve(ctx context.Context, j *Job, r Resolution, who string) error
-	// ChangeObjects changes instances of a state on which runs work, under locks of these instances. The error is
-	// *Refused if runs have locked or changed them.
-	ChangeObjects(ctx context.Context, j *Job, c ObjectChange) error
-	// Watch reads objects of the workspace, at most reads at a time, and returns those that differ from the
-	// state. It changes nothing, takes no lock of the state, and yields to the operations of plans and applies.
-	// If it returns an error, some objects could not be read; the findings about the others are returned all
-	// the same.
-	Watch(ctx context.Context, j *Job, addresses []string, reads int) ([]Found, error)
-}
-
-// Job is one phase of a run, for the engine. When the context that comes with it ends, the engine returns
-// without waiting for operations.
-type Job struct {
-	Run       record.Run
-	Workspace record.Workspace
-	// Stopping ends when the engine must start nothing new: it interrupts the running operations and records
-	// their results. If its cause is ErrSuspended the phase is continued later; then the engine does not
-	// interrupt running operations but waits for them.
-	Stopping context.Context //nolint:containedctx // the second of the two contexts of a stop
-	// Configuration opens the archive of the configuration, a gzipped tar; nil if there is none.
-	Configuration func() (io.ReadCloser, error)
-	// Scratch is an empty directory that is removed after the phase; Data is a permanent directory of the
-	// workspace.
-	Scratch, Data string
-	// Kept, if not empty, is a directory that later jobs with the same configuration use again, so that the
-	// configuration is unpacked, and its modules are installed, only once.
-	Kept string
-	// Variables are the input variables of the run. Environment is the environment of its programs, as
-	// NAME=value.
-	Variables   []Value
-	Environment []string
-	// State gives access to the state of the workspace.
-	State State
-	// Plan is the result of the plan phase; only for Apply.
-	Plan []byte
-	// Resumed says that this apply was started before and has not ended.
-	Resumed bool
-	// Who is the person who approved the run or, if nobody did, who created it.
-	Who string
-	// Alive reports whether the apply of a run is running or will be resumed.
-	Alive func(run string) bool
-	// Waits is called when the apply of a run with object locks starts to wait: with the run that it waits for,
-	// and a description. Both are empty when it continues. Safe for concurrent use.
-	Waits func(run, text string)
-	// Log is the log for people. With Structured it has one JSON message per line.
-	Log        io.Writer
-	Structured bool
-	// Conceal hides texts in the log, and in errors, from now on; nil if there is no log to hide them in.
-	Conceal func(secrets []string)
-	// Watched is called once, when the timeline of the phase begins: with the timeline, which the engine writes
-	// until the phase ends and which may be read meanwhile, and with the ID of the engine's run, under which it
-	// holds permits. Safe for concurrent use.
-	Watched func(recorder *timeline.Recorder, engine string)
-	// Doubtful is called with all operations in doubt in the state whenever the engine has determined them; the
-	// last call counts.
-	Doubtful func([]record.Doubt)
-
-	// renew renews the files with identity tokens until ctx ends.
-	renew func(ctx context.Context)
-}
-
-// Value is the value of an input variable.
-type Value struct {
-	Name      string
-	Text      string // an HCL expression, or the value itself
-	HCL       bool
-	Sensitive bool
-	// Run says that the value was given with the run, and overrides the files of the configuration.
-	Run bool
-}
-
-// State gives a run access to the state of its workspace.
-type State interface {
-	// Read returns the current version, or nil if there is none.
-	Read(ctx context.Context) ([]byte, error)
-	// Providers returns the provider configurations of the objects in the current version, as they are written
-	// in the state; nil if they are unknown.
-	Providers(ctx context.Context) ([]string, error)
-	// Write stores a new version, which becomes the current one. It is durable when Write returns.
-	Write(ctx context.Context, data []byte) error
-}
-
-// PlanResult is the result of a plan.
-type PlanResult struct {
-	HasChanges, Generated        bool
-	Add, Change, Destroy, Import int
-	// Sensitive has the names of the variables that the configuration declares sensitive.
-	Sensitive []string
-	// Plan and Shape are opaque data: Apply needs Plan, and PlanJSON needs both to make the complete document.
-	// Redacted is the JSON document without sensitive values.
-	Plan, Shape, Redacted []byte
-}
-
-// ApplyResult counts the changes of an apply.
-type ApplyResult struct{ Add, Change, Destroy, Import int }
-
-// ErrStopped is returned by the engine when it has ended because it was asked to stop.
-var ErrStopped = errors.New("the run was stopped")
-
-// ErrAgain is wrapped by the engine's error if a phase has failed because something that it needs was
-// temporarily unavailable. The phase is then repeated: planned again, or resumed.
-var ErrAgain = errors.New("something that the run needs was unavailable")
-
-// ErrSuspended is the cause of a stop after which the service continues the phase later; errCanceled is the
-// cause when a person has canceled the run.
-var (
-	ErrSuspended = errors.New("the service continues the run later")
-	errCanceled  = errors.New("the run was canceled")
-)
-
-// ErrReported is wrapped by errors whose text is already in the run's log.
-var ErrReported = errors.New("reported in the log")

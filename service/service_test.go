@@ -8,10 +8,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -118,14 +118,14 @@ func TestACanceledRunIsStoppedAndALeftOneNotWaitedFor(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
 	began := make(chan struct{}, 2)
-	h.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
 		began <- struct{}{}
 		if j.Run.Message == "deaf" {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		}
 		<-j.Stopping.Done()
-		return nil, service.ErrStopped
+		return nil, work.ErrStopped
 	}
 	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	<-began
@@ -169,10 +169,10 @@ func TestARunThatIsCanceledWhileItIsPlannedIsNotApplied(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
 	began, proceed := make(chan struct{}), make(chan struct{})
-	h.Engine.PlanFunc = func(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+	h.Engine.PlanFunc = func(ctx context.Context, j *work.Job) (*work.PlanResult, error) {
 		began <- struct{}{}
 		<-proceed
-		return servicetest.PlanThen(func(*service.Job) {})(ctx, j)
+		return servicetest.PlanThen(func(*work.Job) {})(ctx, j)
 	}
 	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	<-began
@@ -190,25 +190,25 @@ func TestAServiceThatStartsAgainGoesOn(t *testing.T) {
 	h := servicetest.New(t)
 	one, two := h.NewWorkspace("one"), h.NewWorkspace("two")
 	began := make(chan string, 4)
-	hold := func(j *service.Job) error {
+	hold := func(j *work.Job) error {
 		began <- j.Workspace.Name
 		<-j.Stopping.Done()
-		return service.ErrStopped
+		return work.ErrStopped
 	}
-	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) { return nil, hold(j) }
+	h.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) { return nil, hold(j) }
 	applying := h.NewRun(one, func(r *record.Run) { r.AutoApply = true })
 	<-began
 	h.Engine.Mu.Lock()
-	h.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) { return nil, hold(j) }
+	h.Engine.PlanFunc = func(_ context.Context, j *work.Job) (*work.PlanResult, error) { return nil, hold(j) }
 	h.Engine.Mu.Unlock()
 	planning := h.NewRun(two, nil)
 	<-began
 	h.End()
 	var resumed bool
 	h.Engine.PlanFunc = nil
-	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		resumed = j.Resumed
-		return &service.ApplyResult{}, nil
+		return &work.ApplyResult{}, nil
 	}
 	h.Start()
 	h.Admin = h.Actor(h.Token)
@@ -228,7 +228,7 @@ func TestAServiceThatStartsAgainGoesOn(t *testing.T) {
 func TestAMistakeOfOursEndsOneRun(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
-	h.Engine.PlanFunc = func(context.Context, *service.Job) (*service.PlanResult, error) { panic("planted") }
+	h.Engine.PlanFunc = func(context.Context, *work.Job) (*work.PlanResult, error) { panic("planted") }
 	r := h.NewRun(w, nil)
 	v := h.Await(r.ID, record.Errored)
 	log, _ := h.Logs.Read(t.Context(), h.Logs.Address(&v.Plan), 0, 10_000)
@@ -260,8 +260,8 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 func TestAPlanThatHasGeneratedConfigurationIsNotApplied(t *testing.T) {
 	h := servicetest.New(t)
 	h.Engine.Mu.Lock()
-	h.Engine.PlanFunc = func(context.Context, *service.Job) (*service.PlanResult, error) {
-		return &service.PlanResult{HasChanges: true, Generated: true, Import: 1}, nil
+	h.Engine.PlanFunc = func(context.Context, *work.Job) (*work.PlanResult, error) {
+		return &work.PlanResult{HasChanges: true, Generated: true, Import: 1}, nil
 	}
 	h.Engine.Mu.Unlock()
 	r := h.NewRun(h.NewWorkspace("one"), func(r *record.Run) { r.GenerateConfig, r.AutoApply = true, true })

@@ -5,18 +5,18 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // The service did not store which workspace had its turn last. After each restart it began with the oldest runs, even
 // of workspaces that had had their turn already while others were waiting.
 func TestWorkspacesGoOnTakingTurnsWhenTheServiceIsStartedAgain(t *testing.T) {
 	h := servicetest.New(t) // two plans compute at a time
-	stops := func(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+	stops := func(ctx context.Context, j *work.Job) (*work.PlanResult, error) {
 		<-j.Stopping.Done()
-		return nil, service.ErrStopped
+		return nil, work.ErrStopped
 	}
 	h.Engine.PlanFunc = stops
 	queue := func(workspace string) string { return h.NewRun(h.NewWorkspace(workspace), nil).ID }

@@ -5,18 +5,18 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // planUntilStopped plans until the run is canceled, and closes begun when it has begun.
-func planUntilStopped(begun chan<- string) func(context.Context, *service.Job) (*service.PlanResult, error) {
-	return func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
+func planUntilStopped(begun chan<- string) func(context.Context, *work.Job) (*work.PlanResult, error) {
+	return func(_ context.Context, j *work.Job) (*work.PlanResult, error) {
 		begun <- j.Run.ID
 		<-j.Stopping.Done()
-		return nil, service.ErrStopped
+		return nil, work.ErrStopped
 	}
 }
 
@@ -50,10 +50,10 @@ func TestADeletionByForceEndsPlansFirst(t *testing.T) {
 func TestADeletionByForceLeavesAnApplyAndThePlansBesideIt(t *testing.T) {
 	h := servicetest.New(t)
 	applying, goOn := make(chan struct{}), make(chan struct{})
-	h.Engine.ApplyFunc = func(context.Context, *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(context.Context, *work.Job) (*work.ApplyResult, error) {
 		close(applying)
 		<-goOn
-		return &service.ApplyResult{}, nil
+		return &work.ApplyResult{}, nil
 	}
 	w := h.NewWorkspace("one")
 	apply := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
@@ -82,12 +82,12 @@ func TestADeletionByForceEndsWithItsRequest(t *testing.T) {
 	h := servicetest.New(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	begun, goOn := make(chan struct{}), make(chan struct{})
-	h.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
+	h.Engine.PlanFunc = func(_ context.Context, j *work.Job) (*work.PlanResult, error) {
 		close(begun)
 		<-j.Stopping.Done()
 		cancel() // the client goes away while the plan is slow to end
 		<-goOn
-		return nil, service.ErrStopped
+		return nil, work.ErrStopped
 	}
 	w := h.NewWorkspace("one")
 	r := h.NewRun(w, nil)

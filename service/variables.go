@@ -9,6 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // Variables are the variables of workspaces and of variable sets.
@@ -320,7 +321,7 @@ func (s *VariableSets) drop(tx *store.Tx, id string) error {
 
 // given has the variables for a run.
 type given struct {
-	values  []Value
+	values  []work.Value
 	environ []string // as NAME=value
 	secrets []string // the values of sensitive variables of both categories
 }
@@ -380,12 +381,12 @@ func sources(tx *store.Tx, w *record.Workspace) ([]string, error) {
 // collect reads the variables of the parents; later parents take precedence.
 func collect(tx *store.Tx, w *record.Workspace, r *record.Run, parents []string) (*given, error) {
 	out := &given{}
-	inputs, env := map[string]Value{}, map[string]string{}
+	inputs, env := map[string]work.Value{}, map[string]string{}
 	ran := false
 	run := func() {
 		if ran = true; r != nil {
 			for _, v := range r.Variables {
-				inputs[v.Key] = Value{Name: v.Key, Text: v.Value, HCL: true, Run: true}
+				inputs[v.Key] = work.Value{Name: v.Key, Text: v.Value, HCL: true, Run: true}
 			}
 		}
 	}
@@ -403,7 +404,7 @@ func collect(tx *store.Tx, w *record.Workspace, r *record.Run, parents []string)
 				continue
 			}
 			// Variables of the run, and those with a higher precedence, override the files too.
-			inputs[v.Key] = Value{Name: v.Key, Text: v.Value, HCL: v.HCL, Sensitive: v.Sensitive, Run: ran}
+			inputs[v.Key] = work.Value{Name: v.Key, Text: v.Value, HCL: v.HCL, Sensitive: v.Sensitive, Run: ran}
 		}
 		if parent == w.ID {
 			run()
@@ -412,7 +413,7 @@ func collect(tx *store.Tx, w *record.Workspace, r *record.Run, parents []string)
 	for _, v := range inputs {
 		out.values = append(out.values, v)
 	}
-	slices.SortFunc(out.values, func(x, y Value) int { return strings.Compare(x.Name, y.Name) })
+	slices.SortFunc(out.values, func(x, y work.Value) int { return strings.Compare(x.Name, y.Name) })
 	for k, v := range env {
 		out.environ = append(out.environ, k+"="+v)
 	}

@@ -16,15 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
-
-// Found is an object that differs from the state. Attributes has the names of the attributes that differ,
-// unless the object is gone.
-type Found struct {
-	Address    string
-	Gone       bool
-	Attributes []string
-}
 
 const (
 	// roundBatches is the number of batches in a round, unless that would make batches smaller than minBatch or
@@ -44,7 +37,7 @@ const (
 type watcher struct {
 	*shared
 	drift    *Drift
-	engine   Engine
+	engine   work.Engine
 	outlines *outlines
 	phases   *phases
 	queue    *queue
@@ -336,12 +329,12 @@ const maxWatchLog = 4 << 10
 
 // read makes the engine read a batch, and records the findings.
 func (x *watcher) read(ctx context.Context, b *batch) {
-	var found []Found
+	var found []work.Found
 	var err error
 	said := &limited{most: maxWatchLog}
 	if len(b.addresses) > 0 {
 		each := max(1, x.watchReads/batchesAtOnce)
-		_, err = x.phases.work(ctx, b.run, &job{}, said, false, func(job *Job) (any, error) {
+		_, err = x.phases.work(ctx, b.run, &job{}, said, false, func(job *work.Job) (any, error) {
 			job.Structured = false
 			job.Kept = filepath.Join(x.drift.watchDir(b.workspace.ID), b.run.Configuration)
 			if err := onlyKept(job.Kept); err != nil {
@@ -357,7 +350,7 @@ func (x *watcher) read(ctx context.Context, b *batch) {
 	}
 	failure := ""
 	if err != nil {
-		if failure = err.Error(); errors.Is(err, ErrReported) {
+		if failure = err.Error(); errors.Is(err, work.ErrReported) {
 			failure = strings.TrimSpace(said.text.String())
 		}
 		failure = strings.ToValidUTF8(failure[:min(len(failure), maxWatchLog)], "")

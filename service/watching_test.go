@@ -13,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // driftHarness is a harness whose engine records the objects that it has to read.
@@ -21,7 +22,7 @@ type driftHarness struct {
 	t       *testing.T
 	w       *service.WorkspaceView
 	batches chan []string
-	found   chan []service.Found // what the next batch finds; nothing while it is empty
+	found   chan []work.Found // what the next batch finds; nothing while it is empty
 }
 
 // things returns a state with n objects, thing.a[0] and so on; changed ones have another value.
@@ -40,9 +41,9 @@ func thing(i int) string { return fmt.Sprintf("thing.a[%d]", i) }
 
 // watch returns a harness with a workspace with n objects that is not watched yet.
 func watch(t *testing.T, n int, change ...func(*service.Options)) *driftHarness {
-	x := &driftHarness{t: t, batches: make(chan []string, 100), found: make(chan []service.Found, 1)}
+	x := &driftHarness{t: t, batches: make(chan []string, 100), found: make(chan []work.Found, 1)}
 	x.Harness = servicetest.New(t, append(change, func(o *service.Options) { o.WatchReads = max(o.WatchReads, 8) })...)
-	x.Engine.WatchFunc = func(_ context.Context, _ *service.Job, addresses []string, _ int) ([]service.Found, error) {
+	x.Engine.WatchFunc = func(_ context.Context, _ *work.Job, addresses []string, _ int) ([]work.Found, error) {
 		x.batches <- addresses
 		select {
 		case f := <-x.found:
@@ -71,12 +72,12 @@ func (x *driftHarness) applies(state string, addresses ...string) func(*record.R
 	}
 	x.Engine.Mu.Lock()
 	defer x.Engine.Mu.Unlock()
-	x.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
-		return &service.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID),
+	x.Engine.PlanFunc = func(_ context.Context, j *work.Job) (*work.PlanResult, error) {
+		return &work.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID),
 			Redacted: []byte(`{"resource_changes":[` + strings.Join(changes, ",") + `]}`)}, nil
 	}
-	x.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
-		return &service.ApplyResult{Change: 1}, j.State.Write(ctx, []byte(state))
+	x.Engine.ApplyFunc = func(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
+		return &work.ApplyResult{Change: 1}, j.State.Write(ctx, []byte(state))
 	}
 	return func(r *record.Run) { r.AutoApply = true }
 }
@@ -182,10 +183,10 @@ func TestWhatWasReadWhileTheServiceEndedIsReadAgain(t *testing.T) {
 	reading := make(chan struct{})
 	x.Engine.Mu.Lock()
 	tell := x.Engine.WatchFunc
-	x.Engine.WatchFunc = func(ctx context.Context, _ *service.Job, _ []string, _ int) ([]service.Found, error) {
+	x.Engine.WatchFunc = func(ctx context.Context, _ *work.Job, _ []string, _ int) ([]work.Found, error) {
 		close(reading)
 		<-ctx.Done()
-		return []service.Found{{Address: thing(0)}}, nil
+		return []work.Found{{Address: thing(0)}}, nil
 	}
 	x.Engine.Mu.Unlock()
 	x.every(time.Hour)
@@ -201,7 +202,7 @@ func TestWhatWasReadWhileTheServiceEndedIsReadAgain(t *testing.T) {
 
 func TestADriftedObjectIsKnownUntilItMatchesAgain(t *testing.T) {
 	x := watch(t, 3)
-	x.found <- []service.Found{{Address: thing(1), Attributes: []string{"v"}}, {Address: thing(2), Gone: true}}
+	x.found <- []work.Found{{Address: thing(1), Attributes: []string{"v"}}, {Address: thing(2), Gone: true}}
 	x.every(time.Hour)
 	x.next()
 	both := []string{thing(1), thing(2)}
@@ -213,7 +214,7 @@ func TestADriftedObjectIsKnownUntilItMatchesAgain(t *testing.T) {
 		o.Attention != service.HasDrifted {
 		t.Errorf("the overview: %+v, %v", o, err)
 	}
-	x.found <- []service.Found{{Address: thing(1), Attributes: []string{"id"}}}
+	x.found <- []work.Found{{Address: thing(1), Attributes: []string{"id"}}}
 	x.Later(time.Hour)
 	x.every(time.Hour)
 	x.next()
@@ -229,7 +230,7 @@ func TestADriftedObjectIsKnownUntilItMatchesAgain(t *testing.T) {
 
 func TestWhatARunHasChangedHasNotDrifted(t *testing.T) {
 	x := watch(t, 3)
-	x.found <- []service.Found{{Address: thing(0)}, {Address: thing(1)}, {Address: thing(2)}}
+	x.found <- []work.Found{{Address: thing(0)}, {Address: thing(1)}, {Address: thing(2)}}
 	x.every(time.Hour)
 	x.next()
 	x.until("all are known", func(v *service.Watched) bool { return len(v.Drifted) == 3 })
@@ -247,15 +248,15 @@ func TestWhatAnApplyHasInHandWhileItIsReadIsNotTakenForDrift(t *testing.T) {
 	change := x.applies(things(2, 3, 1), thing(1))
 	x.Engine.Mu.Lock()
 	apply := x.Engine.ApplyFunc
-	x.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+	x.Engine.ApplyFunc = func(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
 		close(applying)
 		<-done
 		return apply(ctx, j)
 	}
-	x.Engine.WatchFunc = func(_ context.Context, _ *service.Job, _ []string, _ int) ([]service.Found, error) {
+	x.Engine.WatchFunc = func(_ context.Context, _ *work.Job, _ []string, _ int) ([]work.Found, error) {
 		close(reading)
 		<-done
-		return []service.Found{{Address: thing(0)}, {Address: thing(1)}}, nil
+		return []work.Found{{Address: thing(0)}, {Address: thing(1)}}, nil
 	}
 	x.Engine.Mu.Unlock()
 	r := x.NewRun(x.w, change)
@@ -272,14 +273,14 @@ func TestWhatAnApplyHasInHandWhileItIsReadIsNotTakenForDrift(t *testing.T) {
 
 func TestWhatCouldNotBeReadStaysAsItWasKnown(t *testing.T) {
 	x := watch(t, 3)
-	x.found <- []service.Found{{Address: thing(1)}}
+	x.found <- []work.Found{{Address: thing(1)}}
 	x.every(time.Hour)
 	x.next()
 	x.until("it is known", func(v *service.Watched) bool { return len(v.Drifted) == 1 })
 	x.Engine.Mu.Lock()
-	x.Engine.WatchFunc = func(_ context.Context, j *service.Job, _ []string, _ int) ([]service.Found, error) {
+	x.Engine.WatchFunc = func(_ context.Context, j *work.Job, _ []string, _ int) ([]work.Found, error) {
 		fmt.Fprint(j.Log, "Error: the cloud does not answer")
-		return []service.Found{{Address: thing(2)}}, service.ErrReported
+		return []work.Found{{Address: thing(2)}}, work.ErrReported
 	}
 	x.Engine.Mu.Unlock()
 	x.Later(time.Hour)
@@ -318,7 +319,7 @@ func TestTheReadsOfTheServiceAreSharedByTwoBatchesAtATime(t *testing.T) {
 	x := watch(t, 1)
 	begun, end := make(chan int, 10), make(chan struct{})
 	x.Engine.Mu.Lock()
-	x.Engine.WatchFunc = func(ctx context.Context, _ *service.Job, _ []string, reads int) ([]service.Found, error) {
+	x.Engine.WatchFunc = func(ctx context.Context, _ *work.Job, _ []string, reads int) ([]work.Found, error) {
 		begun <- reads
 		select {
 		case <-end:
@@ -350,7 +351,7 @@ func TestTheReadsOfTheServiceAreSharedByTwoBatchesAtATime(t *testing.T) {
 
 func TestWhoMaySeeDriftAndWhoMayWatch(t *testing.T) {
 	x := watch(t, 1)
-	x.found <- []service.Found{{Address: thing(0)}}
+	x.found <- []work.Found{{Address: thing(0)}}
 	x.every(time.Hour)
 	x.next()
 	x.until("it is known", func(v *service.Watched) bool { return len(v.Drifted) == 1 })
@@ -410,7 +411,7 @@ func TestProgramsThatReadObjectsHaveATokenThatIsGoodMeanwhile(t *testing.T) {
 	x := watch(t, 1)
 	tokens, during := make(chan string, 1), make(chan error, 1)
 	x.Engine.Mu.Lock()
-	x.Engine.WatchFunc = func(_ context.Context, j *service.Job, _ []string, _ int) ([]service.Found, error) {
+	x.Engine.WatchFunc = func(_ context.Context, j *work.Job, _ []string, _ int) ([]work.Found, error) {
 		for _, v := range j.Environment {
 			if token, is := strings.CutPrefix(v, "ATLAS_TOKEN="); is {
 				a, err := x.Tokens.Authenticate(token, "")
@@ -440,7 +441,7 @@ func TestProgramsThatReadObjectsHaveATokenThatIsGoodMeanwhile(t *testing.T) {
 func TestABatchLeavesTheTokenOfAResolutionAlone(t *testing.T) {
 	x := watch(t, 1)
 	x.Engine.Mu.Lock()
-	x.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	x.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		j.Doubtful([]record.Doubt{{Address: thing(0), Operation: "update", Worker: "w1"}})
 		return nil, errors.New("an operation is in doubt")
 	}
@@ -450,12 +451,12 @@ func TestABatchLeavesTheTokenOfAResolutionAlone(t *testing.T) {
 	begun, end := make(chan string, 1), make(chan struct{})
 	var during error
 	x.Engine.Mu.Lock()
-	x.Engine.WatchFunc = func(_ context.Context, j *service.Job, _ []string, _ int) ([]service.Found, error) {
+	x.Engine.WatchFunc = func(_ context.Context, j *work.Job, _ []string, _ int) ([]work.Found, error) {
 		begun <- j.Run.ID
 		<-end
 		return nil, nil
 	}
-	x.Engine.ResolveFunc = func(_ context.Context, j *service.Job, _ service.Resolution, _ string) error {
+	x.Engine.ResolveFunc = func(_ context.Context, j *work.Job, _ work.Resolution, _ string) error {
 		close(end)
 		x.until("the batch is noted", func(v *service.Watched) bool { return !v.Batch.IsZero() })
 		for _, v := range j.Environment {
@@ -470,7 +471,7 @@ func TestABatchLeavesTheTokenOfAResolutionAlone(t *testing.T) {
 	if with := <-begun; with != r.ID {
 		t.Fatalf("objects are read with %s, not with %s", with, r.ID)
 	}
-	if err := x.Doubts.Resolve(t.Context(), x.Admin, x.w.ID, service.Resolution{Address: thing(0), ID: "0"}); err != nil {
+	if err := x.Doubts.Resolve(t.Context(), x.Admin, x.w.ID, work.Resolution{Address: thing(0), ID: "0"}); err != nil {
 		t.Error(err)
 	}
 	if during != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // Prefix is the prefix of all paths.
@@ -350,13 +351,13 @@ func (s *server) resolve(r *http.Request, a *rights.Actor) (any, error) {
 	if asked.outcome != (outcome{}) {
 		asked.Outcomes = append(asked.Outcomes, asked.outcome)
 	}
-	var all []service.Resolution
+	var all []work.Resolution
 	for _, o := range asked.Outcomes {
 		if (o.Created == "") == !o.NotCreated {
 			return nil, errors.Join(tables.ErrInvalid, errors.New(`state the outcome: "created", with the ID of the `+
 				`object, or "not-created": true`))
 		}
-		all = append(all, service.Resolution{Address: o.Address, ID: o.Created})
+		all = append(all, work.Resolution{Address: o.Address, ID: o.Created})
 	}
 	id := r.PathValue("workspace")
 	if err := s.svc.Doubts.Resolve(r.Context(), a, id, all...); err != nil {
@@ -378,7 +379,7 @@ func (s *server) changeObjects(r *http.Request, a *rights.Actor) (any, error) {
 	if err := decode(r, &asked); err != nil {
 		return nil, err
 	}
-	return nil, s.svc.Objects.Change(r.Context(), a, r.PathValue("workspace"), service.ObjectChange{
+	return nil, s.svc.Objects.Change(r.Context(), a, r.PathValue("workspace"), work.ObjectChange{
 		Operation: asked.Operation, Lineage: asked.Lineage, Serial: asked.Serial, Removed: asked.Removed,
 		State: asked.State, Wait: asked.Wait,
 	})

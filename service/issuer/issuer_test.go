@@ -19,6 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/service/issuer"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -46,8 +47,8 @@ type seen struct {
 // watch makes the engine record the environments of the phases.
 func watch(h *servicetest.Harness) chan seen {
 	out := make(chan seen, 10)
-	look := func(phase string) func(*service.Job) {
-		return func(j *service.Job) {
+	look := func(phase string) func(*work.Job) {
+		return func(j *work.Job) {
 			s := seen{environ: map[string]string{}, phase: phase}
 			for _, v := range j.Environment {
 				name, value, _ := strings.Cut(v, "=")
@@ -62,9 +63,9 @@ func watch(h *servicetest.Harness) chan seen {
 	h.Engine.Mu.Lock()
 	defer h.Engine.Mu.Unlock()
 	h.Engine.PlanFunc = servicetest.PlanThen(look("plan"))
-	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		look("apply")(j)
-		return &service.ApplyResult{}, nil
+		return &work.ApplyResult{}, nil
 	}
 	return out
 }
@@ -147,7 +148,7 @@ func TestTheFileGetsANewTokenWhileAPhaseLasts(t *testing.T) {
 	w := h.NewWorkspace("one")
 	set(t, h, w, "TFC_WORKLOAD_IDENTITY_AUDIENCE", "a.cloud")
 	var first, second string
-	h.Engine.PlanFunc = servicetest.PlanThen(func(j *service.Job) {
+	h.Engine.PlanFunc = servicetest.PlanThen(func(j *work.Job) {
 		var file string
 		for _, v := range j.Environment {
 			if name, value, _ := strings.Cut(v, "="); name == "TFC_WORKLOAD_IDENTITY_TOKEN_PATH" {

@@ -21,6 +21,7 @@ import (
 	"github.com/millipede-iac/millipede/service/notify"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 const token = "canary-token"
@@ -153,14 +154,14 @@ func TestDriftIsToldInTheFormOfAssessments(t *testing.T) {
 	r := newReceiver(t, 0, false)
 	sending(t, h, true)
 	w := h.NewWorkspace("one")
-	h.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
-		return &service.ApplyResult{Add: 1}, j.State.Write(ctx, []byte(`{"version":4,"serial":1,"lineage":"l",`+
+	h.Engine.ApplyFunc = func(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
+		return &work.ApplyResult{Add: 1}, j.State.Write(ctx, []byte(`{"version":4,"serial":1,"lineage":"l",`+
 			`"outputs":{},"resources":[{"mode":"managed","type":"thing","name":"a",`+
 			`"provider":"provider[\"registry.opentofu.org/acme/thing\"]","instances":[`+
 			`{"index_key":0,"attributes":{}},{"index_key":1,"attributes":{}}]}]}`))
 	}
-	h.Engine.WatchFunc = func(_ context.Context, j *service.Job, _ []string, _ int) ([]service.Found, error) {
-		return []service.Found{{Address: "thing.a[1]"}}, errors.New("a cloud is away")
+	h.Engine.WatchFunc = func(_ context.Context, j *work.Job, _ []string, _ int) ([]work.Found, error) {
+		return []work.Found{{Address: "thing.a[1]"}}, errors.New("a cloud is away")
 	}
 	run := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	h.Await(run.ID, record.Applied)

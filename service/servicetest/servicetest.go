@@ -22,24 +22,25 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/work"
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
 // Engine is an engine that the test controls. Its plans have changes.
 type Engine struct {
 	Mu        sync.Mutex
-	PlanFunc  func(ctx context.Context, j *service.Job) (*service.PlanResult, error)
-	ApplyFunc func(ctx context.Context, j *service.Job) (*service.ApplyResult, error)
+	PlanFunc  func(ctx context.Context, j *work.Job) (*work.PlanResult, error)
+	ApplyFunc func(ctx context.Context, j *work.Job) (*work.ApplyResult, error)
 	// WatchFunc returns the drifted objects.
-	ChangeFunc  func(context.Context, *service.Job, service.ObjectChange) error
-	WatchFunc   func(ctx context.Context, j *service.Job, addresses []string, reads int) ([]service.Found, error)
-	ResolveFunc func(ctx context.Context, j *service.Job, r service.Resolution, who string) error
+	ChangeFunc  func(context.Context, *work.Job, work.ObjectChange) error
+	WatchFunc   func(ctx context.Context, j *work.Job, addresses []string, reads int) ([]work.Found, error)
+	ResolveFunc func(ctx context.Context, j *work.Job, r work.Resolution, who string) error
 	Planned     []string // runs, in the order in which they began
 	Applied     []string
 }
 
 // Plan calls PlanFunc; without one, the plan has a change.
-func (e *Engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+func (e *Engine) Plan(ctx context.Context, j *work.Job) (*work.PlanResult, error) {
 	e.Mu.Lock()
 	e.Planned = append(e.Planned, j.Run.ID)
 	plan := e.PlanFunc
@@ -48,12 +49,12 @@ func (e *Engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult,
 	if plan != nil {
 		return plan(ctx, j)
 	}
-	return &service.PlanResult{HasChanges: true, Add: 1, Plan: []byte("plan of " + j.Run.ID),
+	return &work.PlanResult{HasChanges: true, Add: 1, Plan: []byte("plan of " + j.Run.ID),
 		Redacted: []byte("{}")}, nil
 }
 
 // Apply calls ApplyFunc; without one, it writes a state with an output.
-func (e *Engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+func (e *Engine) Apply(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
 	e.Mu.Lock()
 	e.Applied = append(e.Applied, j.Run.ID)
 	apply := e.ApplyFunc
@@ -66,7 +67,7 @@ func (e *Engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResul
 		return apply(ctx, j)
 	}
 	state := fmt.Sprintf(`{"version":4,"serial":%d,"lineage":"l","outputs":{"o":{"value":"v","type":"string"}},"resources":[]}`, j.Run.Number)
-	return &service.ApplyResult{Add: 1}, j.State.Write(ctx, []byte(state))
+	return &work.ApplyResult{Add: 1}, j.State.Write(ctx, []byte(state))
 }
 
 // PlanJSON returns a document that names the plan.
@@ -75,7 +76,7 @@ func (e *Engine) PlanJSON(_ context.Context, _ string, plan, shape []byte) ([]by
 }
 
 // Resolve calls ResolveFunc for the outcome of an operation; without one, nothing is in doubt any more.
-func (e *Engine) Resolve(ctx context.Context, j *service.Job, r service.Resolution, who string) error {
+func (e *Engine) Resolve(ctx context.Context, j *work.Job, r work.Resolution, who string) error {
 	e.Mu.Lock()
 	resolve := e.ResolveFunc
 	e.Mu.Unlock()
@@ -87,7 +88,7 @@ func (e *Engine) Resolve(ctx context.Context, j *service.Job, r service.Resoluti
 }
 
 // ChangeObjects calls ChangeFunc; without one, it does nothing.
-func (e *Engine) ChangeObjects(ctx context.Context, j *service.Job, c service.ObjectChange) error {
+func (e *Engine) ChangeObjects(ctx context.Context, j *work.Job, c work.ObjectChange) error {
 	e.Mu.Lock()
 	change := e.ChangeFunc
 	e.Mu.Unlock()
@@ -98,7 +99,7 @@ func (e *Engine) ChangeObjects(ctx context.Context, j *service.Job, c service.Ob
 }
 
 // Watch calls WatchFunc; without one, nothing has drifted.
-func (e *Engine) Watch(ctx context.Context, j *service.Job, addresses []string, reads int) ([]service.Found, error) {
+func (e *Engine) Watch(ctx context.Context, j *work.Job, addresses []string, reads int) ([]work.Found, error) {
 	e.Mu.Lock()
 	watch := e.WatchFunc
 	e.Mu.Unlock()
@@ -362,24 +363,24 @@ func (h *Harness) Await(id string, s record.RunStatus) *service.RunView {
 }
 
 // PlanThen plans as usual, after it has called look with the job.
-func PlanThen(look func(*service.Job)) func(context.Context, *service.Job) (*service.PlanResult, error) {
-	return func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
+func PlanThen(look func(*work.Job)) func(context.Context, *work.Job) (*work.PlanResult, error) {
+	return func(_ context.Context, j *work.Job) (*work.PlanResult, error) {
 		look(j)
-		return &service.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID),
+		return &work.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID),
 			Redacted: []byte("{}")}, nil
 	}
 }
 
 // PlanNothing returns a plan without changes.
-func PlanNothing(_ context.Context, j *service.Job) (*service.PlanResult, error) {
-	return &service.PlanResult{Plan: []byte("plan of " + j.Run.ID), Redacted: []byte("{}")}, nil
+func PlanNothing(_ context.Context, j *work.Job) (*work.PlanResult, error) {
+	return &work.PlanResult{Plan: []byte("plan of " + j.Run.ID), Redacted: []byte("{}")}, nil
 }
 
 // PlanUntilLeft plans until it is left; begun is closed when it has begun.
-func PlanUntilLeft(begun chan<- struct{}) func(context.Context, *service.Job) (*service.PlanResult, error) {
-	return func(ctx context.Context, _ *service.Job) (*service.PlanResult, error) {
+func PlanUntilLeft(begun chan<- struct{}) func(context.Context, *work.Job) (*work.PlanResult, error) {
+	return func(ctx context.Context, _ *work.Job) (*work.PlanResult, error) {
 		close(begun)
 		<-ctx.Done()
-		return nil, service.ErrStopped
+		return nil, work.ErrStopped
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // needed has the attributes and relationships without which a client crashes, hangs or does the wrong thing, with their
@@ -308,7 +309,7 @@ func TestALogIsReadInPartsWithoutAToken(t *testing.T) {
 	s := newSite(t)
 	began, gone := make(chan struct{}), make(chan struct{})
 	s.Engine.Mu.Lock()
-	s.Engine.PlanFunc = servicetest.PlanThen(func(j *service.Job) {
+	s.Engine.PlanFunc = servicetest.PlanThen(func(j *work.Job) {
 		fmt.Fprintln(j.Log, "beginning")
 		close(began)
 		<-gone

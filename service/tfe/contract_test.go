@@ -17,6 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // Routes without included documents accepted any name in include. On others, a change with an unknown name was made
@@ -260,7 +261,7 @@ func TestAPlanWithoutChangesIsAppliedWhereThatIsAllowed(t *testing.T) {
 func TestALogHasNoEndInItsMidst(t *testing.T) {
 	s := newSite(t)
 	s.Engine.Mu.Lock()
-	s.Engine.PlanFunc = servicetest.PlanThen(func(j *service.Job) { fmt.Fprint(j.Log, "one \x03two\x02 three\n") })
+	s.Engine.PlanFunc = servicetest.PlanThen(func(j *work.Job) { fmt.Fprint(j.Log, "one \x03two\x02 three\n") })
 	s.Engine.Mu.Unlock()
 	r := s.NewRun(s.NewWorkspace("one"), nil)
 	s.Await(r.ID, record.Planned)

@@ -14,6 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 func TestAConfigurationThatNothingNeedsIsArchived(t *testing.T) {
@@ -122,7 +123,7 @@ func TestARunIsNotExecutedByForceBeforeOneInProgress(t *testing.T) {
 	gone := make(chan struct{})
 	begun := make(chan struct{}, 2)
 	s.Engine.Mu.Lock()
-	s.Engine.PlanFunc = servicetest.PlanThen(func(*service.Job) { begun <- struct{}{}; <-gone })
+	s.Engine.PlanFunc = servicetest.PlanThen(func(*work.Job) { begun <- struct{}{}; <-gone })
 	s.Engine.Mu.Unlock()
 	first := s.NewRun(w, nil)
 	<-begun

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // doubts lists the operations in doubt.
@@ -42,13 +43,13 @@ const maxResolved = 1000
 // outcome-I and id-I. An operation without an outcome stays in doubt.
 func (c *call) resolve() error {
 	f := c.r.PostForm
-	var all []service.Resolution
+	var all []work.Resolution
 	for i := range maxResolved {
 		n := strconv.Itoa(i)
 		if !f.Has("address-" + n) {
 			break
 		}
-		r := service.Resolution{Address: f.Get("address-" + n), ID: strings.TrimSpace(f.Get("id-" + n))}
+		r := work.Resolution{Address: f.Get("address-" + n), ID: strings.TrimSpace(f.Get("id-" + n))}
 		switch outcome := f.Get("outcome-" + n); {
 		case outcome == "" && r.ID == "":
 			continue

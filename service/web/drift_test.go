@@ -10,6 +10,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // twoThings is a state with two objects.
@@ -22,11 +23,11 @@ const twoThings = `{"version":4,"serial":1,"lineage":"l","outputs":{},"resources
 func (b *browser) drifted(name string) *service.WorkspaceView {
 	b.t.Helper()
 	b.Engine.Mu.Lock()
-	b.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
-		return &service.ApplyResult{Add: 2}, j.State.Write(ctx, []byte(twoThings))
+	b.Engine.ApplyFunc = func(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
+		return &work.ApplyResult{Add: 2}, j.State.Write(ctx, []byte(twoThings))
 	}
-	b.Engine.WatchFunc = func(context.Context, *service.Job, []string, int) ([]service.Found, error) {
-		return []service.Found{{Address: "thing.a[1]", Attributes: []string{"size", "zone"}}}, nil
+	b.Engine.WatchFunc = func(context.Context, *work.Job, []string, int) ([]work.Found, error) {
+		return []work.Found{{Address: "thing.a[1]", Attributes: []string{"size", "zone"}}}, nil
 	}
 	b.Engine.Mu.Unlock()
 	w := b.NewWorkspace(name)

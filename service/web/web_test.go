@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/web"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // browser is a client with cookies, and a service with pages.
@@ -368,7 +368,7 @@ func TestALogIsReadInParts(t *testing.T) {
 	for i := range 5000 {
 		fmt.Fprintf(&want, "line %d of a log that is longer than what is sent at once\n", i)
 	}
-	b.Engine.PlanFunc = servicetest.PlanThen(func(j *service.Job) { fmt.Fprint(j.Log, want.String()) })
+	b.Engine.PlanFunc = servicetest.PlanThen(func(j *work.Job) { fmt.Fprint(j.Log, want.String()) })
 	_, run := b.plannedRun("network")
 	b.login("root", b.Token)
 	_, _, text := b.get(run)

@@ -19,6 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/work"
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
@@ -31,25 +32,25 @@ const (
 // past is an engine whose runs end immediately: each adds an object.
 type past struct{}
 
-func (past) Plan(_ context.Context, j *service.Job) (*service.PlanResult, error) {
+func (past) Plan(_ context.Context, j *work.Job) (*work.PlanResult, error) {
 	fmt.Fprintln(j.Log, "planned")
-	return &service.PlanResult{HasChanges: true, Add: 1, Plan: []byte("plan"), Shape: []byte("{}"),
+	return &work.PlanResult{HasChanges: true, Add: 1, Plan: []byte("plan"), Shape: []byte("{}"),
 		Redacted: []byte("{}")}, nil
 }
 
-func (past) Apply(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+func (past) Apply(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
 	fmt.Fprintln(j.Log, "applied")
-	return &service.ApplyResult{Add: 1}, j.State.Write(ctx, largeState(int(j.Run.Number), 1000))
+	return &work.ApplyResult{Add: 1}, j.State.Write(ctx, largeState(int(j.Run.Number), 1000))
 }
 
 func (past) PlanJSON(context.Context, string, []byte, []byte) ([]byte, error) {
 	return []byte("{}"), nil
 }
 
-func (past) Resolve(context.Context, *service.Job, service.Resolution, string) error { return nil }
-func (past) ChangeObjects(context.Context, *service.Job, service.ObjectChange) error { return nil }
+func (past) Resolve(context.Context, *work.Job, work.Resolution, string) error { return nil }
+func (past) ChangeObjects(context.Context, *work.Job, work.ObjectChange) error { return nil }
 
-func (past) Watch(context.Context, *service.Job, []string, int) ([]service.Found, error) {
+func (past) Watch(context.Context, *work.Job, []string, int) ([]work.Found, error) {
 	return nil, nil
 }
 

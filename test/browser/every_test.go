@@ -19,6 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // script must never be executed, wherever it comes from.
@@ -79,7 +80,7 @@ func full(s *Site) (paths []string, run *record.Run) {
 	if err != nil || len(versions) != 2 {
 		s.t.Fatal(versions, err)
 	}
-	s.drifts(w.ID, errors.New("away: "+script), service.Found{Address: "fleet_network.main",
+	s.drifts(w.ID, errors.New("away: "+script), work.Found{Address: "fleet_network.main",
 		Attributes: []string{"cidr", script}})
 	s.named(w)
 	space := "/app/acme/network"
@@ -144,10 +145,10 @@ func (s *Site) named(w *service.WorkspaceView) {
 
 // drifts starts watching a workspace, and returns when drift of its objects was found. failure is the error of other
 // reads; nil for none.
-func (s *Site) drifts(workspace string, failure error, found ...service.Found) {
+func (s *Site) drifts(workspace string, failure error, found ...work.Found) {
 	s.t.Helper()
 	s.Engine.Mu.Lock()
-	s.Engine.WatchFunc = func(context.Context, *service.Job, []string, int) ([]service.Found, error) {
+	s.Engine.WatchFunc = func(context.Context, *work.Job, []string, int) ([]work.Found, error) {
 		return found, failure
 	}
 	s.Engine.Mu.Unlock()
@@ -176,8 +177,8 @@ func TestDriftIsSeenAndPlannedWithOneClick(t *testing.T) {
 	w := s.NewWorkspace("network")
 	run := s.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	s.Await(run.ID, record.Applied)
-	s.drifts(w.ID, nil, service.Found{Address: "fleet_network.main", Attributes: []string{"cidr"}},
-		service.Found{Address: "module.zone[0].fleet_subnet.a", Gone: true})
+	s.drifts(w.ID, nil, work.Found{Address: "fleet_network.main", Attributes: []string{"cidr"}},
+		work.Found{Address: "module.zone[0].fleet_subnet.a", Gone: true})
 	s.login()
 	s.open("/app/acme")
 	s.shows("2 drifted")
