@@ -153,9 +153,9 @@ func (q *queue) turn(tx *store.Tx, s turn.Step) (*record.Run, error) {
 // step records a step of a run.
 func (q *queue) step(tx *store.Tx, r *record.Run, s turn.Step) error {
 	if s.Why != "" {
-		if err := q.transitions.remark(tx, r, string(s.Kind), s.Why, ""); err != nil {
+		if err := q.transitions.Remark(tx, r, string(s.Kind), s.Why, ""); err != nil {
 			return err
 		}
 	}
-	return q.transitions.enter(tx, r, s.Kind, 0, "")
+	return q.transitions.Enter(tx, r, s.Kind, 0, "")
 }

@@ -234,9 +234,6 @@ type WorkspaceDoubts struct {
 	More int
 }
 
-// maxDoubts bounds the list of a workspace's operations in doubt.
-const maxDoubts = 200
-
 // OfOrganization returns the workspaces of an organization with operations in doubt.
 func (s *Doubts) OfOrganization(a *rights.Actor, organization string) (out []WorkspaceDoubts, err error) {
 	all, err := s.workspaces.Overviews(a, organization, WorkspaceFilter{})
@@ -298,7 +295,7 @@ func (s *Doubts) doubtful(r *record.Run) (out []record.Doubt, more int, err erro
 		if !inDoubt(v) {
 			continue
 		}
-		if len(out) == maxDoubts {
+		if len(out) == record.MaxDoubts {
 			more++
 			continue
 		}

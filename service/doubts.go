@@ -47,8 +47,7 @@ func (s *Doubts) Resolve(ctx context.Context, a *rights.Actor, workspace string,
 	if err != nil {
 		return err
 	}
-	defer s.queue.jobs.Done()
-	defer s.queue.release(resolving(r), j)
+	defer s.queue.free(resolving(r), j)
 	leaving, leave := context.WithTimeout(context.WithoutCancel(ctx), resolveTerm)
 	defer leave()
 	stopping, stop := context.WithCancelCause(leaving)
@@ -77,7 +76,7 @@ func unresolved(all []work.Resolution, failures []error) error {
 }
 
 // beginResolving checks the rights of the actor, and locks the workspace in the name of the run that left the
-// doubt. From then on, Stop of the service waits for the job. The caller calls jobs.Done and release.
+// doubt. From then on, the end of the service waits for the job. The caller calls free.
 func (s *Doubts) beginResolving(a *rights.Actor, workspace string, all []work.Resolution, j *job) (r *record.Run,
 	err error) {
 	q := s.queue
@@ -87,8 +86,8 @@ func (s *Doubts) beginResolving(a *rights.Actor, workspace string, all []work.Re
 		if err != nil {
 			return err
 		}
-		if len(all) == 0 || len(all) > maxDoubts {
-			return tables.Invalid("State the outcome of 1 to %d operations", maxDoubts)
+		if len(all) == 0 || len(all) > record.MaxDoubts {
+			return tables.Invalid("State the outcome of 1 to %d operations", record.MaxDoubts)
 		}
 		for _, res := range all {
 			if res.Address == "" || len(res.Address)+len(res.ID) > maxResolution {
@@ -110,15 +109,14 @@ func (s *Doubts) beginResolving(a *rights.Actor, workspace string, all []work.Re
 		w.Lock = record.Lock{Kind: "run", ID: r.ID, At: s.now().UTC(), Reason: "an operation in doubt is being resolved"}
 		s.tellAfter(tx, w)
 		for _, res := range all {
-			if err := s.transitions.remark(tx, r, "doubt_resolving", res.String(), a.ID()); err != nil {
+			if err := s.transitions.Remark(tx, r, "doubt_resolving", res.String(), a.ID()); err != nil {
 				return err
 			}
 		}
 		return tables.Workspaces.Put(tx, w)
 	})
 	if err != nil && taken {
-		q.release(resolving(r), j)
-		q.jobs.Done()
+		q.free(resolving(r), j)
 	}
 	return r, err
 }
@@ -187,13 +185,13 @@ func (s *Doubts) endResolving(a *rights.Actor, r *record.Run, all []work.Resolut
 			if w.Lock.Kind == "run" && w.Lock.ID == r.ID {
 				w.Lock = record.Lock{}
 			}
-			j.doubts.noteIn(w, r)
+			j.noteDoubts(w, r)
 			for i, res := range all {
 				action := "doubt_resolved"
 				if failures[i] != nil {
 					action = "doubt_kept"
 				}
-				if err := s.transitions.remark(tx, r, action, res.String(), a.ID()); err != nil {
+				if err := s.transitions.Remark(tx, r, action, res.String(), a.ID()); err != nil {
 					return err
 				}
 			}
@@ -270,10 +268,17 @@ func (d *seenDoubts) tell(all []record.Doubt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.told, d.all, d.more = true, all, 0
-	if n := len(all) - maxDoubts; n > 0 {
-		d.all, d.more = all[:maxDoubts], n
+	if n := len(all) - record.MaxDoubts; n > 0 {
+		d.all, d.more = all[:record.MaxDoubts], n
 	}
 }
+
+// tellDoubts records the operations in doubt that the engine has found; each call replaces the list of the call before.
+func (j *job) tellDoubts(all []record.Doubt) { j.doubts.tell(all) }
+
+// noteDoubts records in a workspace the doubts that were found after a phase of a run, if the engine has reported any
+// list.
+func (j *job) noteDoubts(w *record.Workspace, r *record.Run) { j.doubts.noteIn(w, r) }
 
 // noteIn records in a workspace the doubts that were found after a phase of a run, if the engine has reported
 // any list.
@@ -317,7 +322,7 @@ func (l *limited) Write(p []byte) (int, error) {
 func resolving(r *record.Run) string { return "doubts of " + r.ID }
 
 // take registers a job under a key. The error is ErrConflict if the service is shutting down or another job has
-// the key.
+// the key. The service does not end before the caller calls free.
 func (q *queue) take(name string, j *job) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -340,6 +345,12 @@ func (q *queue) stoppable(j *job, stop context.CancelCauseFunc, leave context.Ca
 	if q.stopped {
 		stop(work.ErrSuspended)
 	}
+}
+
+// free removes a job that take has registered, and lets the service end.
+func (q *queue) free(name string, j *job) {
+	q.release(name, j)
+	q.jobs.Done()
 }
 
 // release removes a job from the table.

@@ -12,7 +12,7 @@ import (
 // that was a tenth of the service's work for a run.
 func TestWorkThatCanWaitIsDoneWhileNoRunIsInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(&shared{}, 1, 1)
+		q := newQueue(queueOptions{})
 		waits := func(patience time.Duration) time.Duration {
 			began := time.Now()
 			q.awaitIdle(t.Context(), patience)

@@ -33,8 +33,8 @@ type Logs struct {
 	open map[string]*store.Log
 }
 
-func newLogs(c *shared, q *queue, runs *Runs) *Logs {
-	return &Logs{shared: c, queue: q, runs: runs, open: map[string]*store.Log{}}
+func newLogs(c *shared) *Logs {
+	return &Logs{shared: c, open: map[string]*store.Log{}}
 }
 
 // write opens a log for writing. The caller closes it with end.

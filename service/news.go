@@ -50,13 +50,20 @@ func (q *queue) follow(run, phase string) <-chan struct{} {
 	return c
 }
 
-// Changed waits until any run has changed after the change with the number since, or ctx ends. It returns the
-// number of the latest change.
-func (s *Runs) Changed(ctx context.Context, since uint64) uint64 {
+// lastChange returns the number of the latest change.
+func (q *queue) lastChange() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.changes
+}
+
+// awaitChange waits until any run has changed after the change with the number since, or ctx ends. It returns the number
+// of the latest change.
+func (q *queue) awaitChange(ctx context.Context, since uint64) uint64 {
 	for {
-		s.queue.mu.Lock()
-		news, count := s.queue.news, s.queue.changes
-		s.queue.mu.Unlock()
+		q.mu.Lock()
+		news, count := q.news, q.changes
+		q.mu.Unlock()
 		if count > since {
 			return count
 		}
@@ -90,9 +97,8 @@ func (q *queue) awaitIdle(ctx context.Context, patience time.Duration) {
 	}
 }
 
-// Seen records that a client has looked at a run.
-func (s *Runs) Seen(id string) {
-	q := s.queue
+// noteRead records that a client has looked at a run.
+func (q *queue) noteRead(id string) {
 	q.mu.Lock()
 	r := q.active[id]
 	if r == nil {
@@ -100,7 +106,7 @@ func (s *Runs) Seen(id string) {
 		return
 	}
 	look := q.seen[id]
-	look.Last = s.now()
+	look.Last = q.now()
 	if r.Status == record.Planned {
 		look.Reads++
 	}

@@ -45,8 +45,7 @@ func (s *Objects) Change(ctx context.Context, a *rights.Actor, workspace string,
 	if err != nil {
 		return err
 	}
-	defer s.queue.jobs.Done()
-	defer s.queue.release(c.ID, j)
+	defer s.queue.free(c.ID, j)
 	leaving, leave := context.WithTimeout(context.WithoutCancel(ctx), changeTerm+MaxChangeWait*time.Second)
 	defer leave()
 	stopping, stop := context.WithCancelCause(ctx)
@@ -71,8 +70,8 @@ func (s *Objects) Change(ctx context.Context, a *rights.Actor, workspace string,
 }
 
 // beginChange checks the rights of the actor, and returns the run whose configuration and variables say how the state
-// is encrypted. From then on the workspace cannot be locked as a whole, and Stop of the service waits for the job.
-// The caller calls jobs.Done, release and endChange.
+// is encrypted. From then on the workspace cannot be locked as a whole, and the end of the service waits for the
+// job. The caller calls free and endChange.
 func (s *Objects) beginChange(a *rights.Actor, workspace string, c work.ObjectChange, j *job) (r *record.Run,
 	err error) {
 	q := s.queue
@@ -111,9 +110,8 @@ func (s *Objects) beginChange(a *rights.Actor, workspace string, c work.ObjectCh
 		return tables.Workspaces.Put(tx, w)
 	})
 	if err != nil && taken != "" {
-		q.release(c.ID, j)
 		q.changeEnded(taken)
-		q.jobs.Done()
+		q.free(c.ID, j)
 	}
 	return r, err
 }

@@ -84,24 +84,25 @@ func (q *queue) carryOut(leaving, stopping context.Context, r *record.Run, j *jo
 		}
 	}
 	if err != nil && !again && !errors.Is(err, work.ErrReported) && !errors.Is(err, work.ErrStopped) && log != nil {
-		_, _ = fmt.Fprintf(log, "\nError: %s\n", unmarked(err)) // problems with the log were reported above
+		log.Fail(err)
 	}
 	if !q.finish(r, j, results, err, again) {
 		return // the next start of the service continues the phase
 	}
 	q.settle(r.ID)
 	if log != nil {
-		q.endLog(r, phase, log)
+		q.logs.End(r, phase, log)
 	}
 }
 
 // attempt carries out a phase once. The log is nil if it cannot be written.
 func (q *queue) attempt(leaving, stopping context.Context, r *record.Run, j *job, phase string, resumed bool) (any,
-	io.Writer, error) {
-	log, begun, err := q.openLog(r, phase)
+	queueLog, error) {
+	log, begun, err := q.logs.Open(r, phase)
 	if log == nil {
 		return nil, nil, err
 	}
+	q.begun(r.ID)
 	if continued := resumed || r.Status == record.Planning && r.Resumed > 0; err == nil && begun && continued &&
 		!q.repeats(r.ID) {
 		_, err = fmt.Fprintf(log, "\nThe service was restarted, and continues the run.\n")
@@ -112,7 +113,7 @@ func (q *queue) attempt(leaving, stopping context.Context, r *record.Run, j *job
 	if r.Status == record.Planning && r.Deaths >= maxDeaths {
 		return nil, log, errDeadly
 	}
-	results, err := q.phases.runPhase(leaving, stopping, r, j, log, resumed)
+	results, err := q.phases.Run(leaving, stopping, r, j, log, resumed)
 	return results, log, errors.Join(err, log.Flush())
 }
 
@@ -161,8 +162,8 @@ type phases struct {
 	queue     *queue
 }
 
-// runPhase makes the engine execute a phase, and stores the files that it returns.
-func (s *phases) runPhase(leaving, stopping context.Context, r *record.Run, j *job, log io.Writer,
+// Run makes the engine execute a phase, and stores the files that it returns.
+func (s *phases) Run(leaving, stopping context.Context, r *record.Run, j *job, log io.Writer,
 	resumed bool) (results any, err error) {
 	return s.work(stopping, r, j, log, resumed, func(job *work.Job) (any, error) {
 		open := s.timelines.begin(r)
@@ -220,7 +221,7 @@ func (s *phases) work(stopping context.Context, r *record.Run, j *job, log io.Wr
 	if err != nil {
 		return nil, err
 	}
-	job.Doubtful = j.doubts.tell
+	job.Doubtful = j.tellDoubts
 	defer func() { err = errors.Join(err, os.RemoveAll(job.Scratch)) }()
 	defer func() { err = unmask(job.Log, err) }()
 	renewing, end := context.WithCancel(context.WithoutCancel(stopping))
@@ -429,7 +430,7 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error, again 
 				kind, outcome = came(now, results)
 			}
 			ended = kind != record.EventPlanAgain
-			if err := q.transitions.enter(tx, now, kind, outcome, ""); err != nil || left || r.PlanOnly ||
+			if err := q.transitions.Enter(tx, now, kind, outcome, ""); err != nil || left || r.PlanOnly ||
 				r.SavePlan && r.Status == record.Planning {
 				return err
 			}
@@ -438,9 +439,9 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error, again 
 				return err
 			}
 			had := len(w.Doubts)
-			j.doubts.noteIn(w, now)
+			j.noteDoubts(w, now)
 			if had == 0 && len(w.Doubts) > 0 {
-				if err := q.notifications.notify(tx, now, triggerDoubt, "Operations In Doubt", ""); err != nil {
+				if err := q.transitions.NotifyDoubt(tx, now); err != nil {
 					return err
 				}
 			}

@@ -9,20 +9,37 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// openLog opens the log of a phase, and writes its first lines if it has none. begun says that it had some. The log is
-// nil if it cannot be opened.
-func (q *queue) openLog(r *record.Run, phase string) (log *bufferedLog, begun bool, err error) {
-	file, err := q.logs.write(logFile(phase))
+// phaseLogs opens and ends the logs of phases.
+type phaseLogs struct {
+	*Logs
+	version string
+}
+
+// Open implements queueLogs.
+func (l phaseLogs) Open(r *record.Run, phase string) (queueLog, bool, error) {
+	file, err := l.write(logFile(phase))
 	if err != nil {
-		q.log.Error("cannot write the log of a run", "run", r.ID, "error", err)
+		l.log.Error("cannot write the log of a run", "run", r.ID, "error", err)
 		return nil, false, err
 	}
-	log, begun = &bufferedLog{log: file}, file.Size() > 0
+	log, begun := &bufferedLog{log: file}, file.Size() > 0
 	if !begun {
-		_, err = fmt.Fprintf(log, "%sMillipede %s\non %s_%s\n", preface(r.ID), q.version, runtime.GOOS, runtime.GOARCH)
+		_, err = fmt.Fprintf(log, "%sMillipede %s\non %s_%s\n", preface(r.ID), l.version, runtime.GOOS, runtime.GOARCH)
 	}
-	q.begun(r.ID)
 	return log, begun, err
+}
+
+// End implements queueLogs.
+func (l phaseLogs) End(r *record.Run, phase string, log queueLog) {
+	_, err := io.WriteString(log, logEnd)
+	if err = errors.Join(err, l.end(logFile(phase))); err != nil {
+		l.log.Error("cannot close the log of a run", "run", r.ID, "error", err)
+	}
+}
+
+// Fail writes why the phase has failed, without the characters of the log's markers.
+func (l *bufferedLog) Fail(err error) {
+	_, _ = fmt.Fprintf(l, "\nError: %s\n", unmarked(err)) // problems with the log were reported before
 }
 
 // preface is the beginning of the log of a phase. Whoever follows a plan gets it as soon as the service has the run,
@@ -40,12 +57,4 @@ func beforeBegin(run string, over bool, offset int64, limit int) []byte {
 	}
 	text = text[max(offset, 0):]
 	return []byte(text[:min(len(text), limit)])
-}
-
-// endLog marks the end of the log of a phase, and makes the log durable.
-func (q *queue) endLog(r *record.Run, phase string, log io.Writer) {
-	_, err := io.WriteString(log, logEnd)
-	if err = errors.Join(err, q.logs.end(logFile(phase))); err != nil {
-		q.log.Error("cannot close the log of a run", "run", r.ID, "error", err)
-	}
 }

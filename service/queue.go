@@ -3,6 +3,8 @@ package service
 import (
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -15,16 +17,66 @@ import (
 	"github.com/millipede-iac/millipede/service/work"
 )
 
-// queue advances runs: after every change it determines the due steps, and has the engine carry out phases.
+// queueTransitions changes the status of runs, with what depends on it, in the transaction of the caller.
+type queueTransitions interface {
+	// Enter applies an event to a run. The error is ErrConflict if the status of the run does not allow it.
+	Enter(tx *store.Tx, r *record.Run, kind record.RunEventKind, outcome record.Outcome, actor string) error
+	// Remark adds an entry to the history of a run.
+	Remark(tx *store.Tx, r *record.Run, action, description, actor string) error
+	// NotifyDoubt tells receivers of notifications that a run has left operations in doubt.
+	NotifyDoubt(tx *store.Tx, r *record.Run) error
+}
+
+// queuePhases carries out phases of runs.
+type queuePhases interface {
+	// Run carries out the current phase of a run: it returns a *PlanResult or an *ApplyResult. When leaving ends, it
+	// returns without waiting for operations; when stopping ends, it starts nothing new.
+	Run(leaving, stopping context.Context, r *record.Run, j *job, log io.Writer, resumed bool) (any, error)
+}
+
+// queueLogs has the logs of phases.
+type queueLogs interface {
+	// Open opens the log of a phase, and writes its first lines if it has none. begun says that it had some. The log is
+	// nil if it cannot be opened.
+	Open(r *record.Run, phase string) (log queueLog, begun bool, err error)
+	// End marks the end of the log of a phase, and makes the log durable.
+	End(r *record.Run, phase string, log queueLog)
+}
+
+// queueLog is the log of a phase.
+type queueLog interface {
+	io.Writer
+	// Flush writes the text that is kept in memory.
+	Flush() error
+	// Fail writes why the phase has failed.
+	Fail(err error)
+}
+
+// queueOptions are what a queue needs.
+type queueOptions struct {
+	Store *store.Store
+	Now   func() time.Time
+	Log   *slog.Logger
+	// Plans and Applies bound the number of phases that are executed at the same time.
+	Plans, Applies int
+	Transitions    queueTransitions
+	Phases         queuePhases
+	Logs           queueLogs
+	// Tell is called with each run that has changed, as it is now. It must not block.
+	Tell func(*record.Run)
+}
+
+// queue advances runs: after every change it determines the due steps, and has the engine carry out phases. Safe for
+// concurrent use.
 type queue struct {
-	*shared
-	logs          *Logs
-	notifications *Notifications
-	phases        *phases
-	transitions   *transitions
-	// plans and applies bound the number of phases that are executed at the same time.
+	store          *store.Store
+	now            func() time.Time
+	log            *slog.Logger
 	plans, applies int
-	version        string
+	transitions    queueTransitions
+	phases         queuePhases
+	logs           queueLogs
+	tell           func(*record.Run)
 
 	wakeups chan struct{}
 	jobs    sync.WaitGroup // the goroutines that carry out phases
@@ -60,9 +112,12 @@ type job struct {
 	waits     turn.Wait // what it waits for; the zero value is nothing
 }
 
-func newQueue(c *shared, plans, applies int) *queue {
+// newQueue returns a queue without runs.
+func newQueue(o queueOptions) *queue {
 	return &queue{
-		shared: c, plans: plans, applies: applies, wakeups: make(chan struct{}, 1), halted: make(chan struct{}),
+		store: o.Store, now: o.Now, log: o.Log, plans: o.Plans, applies: o.Applies, transitions: o.Transitions,
+		phases: o.Phases, logs: o.Logs, tell: o.Tell,
+		wakeups: make(chan struct{}, 1), halted: make(chan struct{}),
 		active: map[string]*record.Run{}, running: map[string]*job{}, changing: map[string]int{},
 		repeated: map[string]int{}, served: map[string]time.Time{}, seen: map[string]turn.ClientReads{},
 		news: make(chan struct{}), followed: map[string]chan struct{}{},

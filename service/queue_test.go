@@ -22,9 +22,9 @@ func TestARunThatIsDeletedBehindItsStepEndsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := s.queue.changes
+	before := s.queue.lastChange()
 	s.queue.changed("run-deleted")
-	if s.queue.changes == before {
+	if s.queue.lastChange() == before {
 		t.Error("clients that wait for a change of the run are not woken")
 	}
 	if err := st.Close(); err != nil {

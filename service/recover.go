@@ -39,7 +39,7 @@ func (s *Service) recover() error {
 				r.Deaths++ // durable before the plan begins again: it may be what the service dies of
 			}
 			r.Suspended = false
-			return s.transitions.enter(tx, r, record.EventPlanAgain, 0, "")
+			return s.transitions.Enter(tx, r, record.EventPlanAgain, 0, "")
 		})
 		if err != nil {
 			return err

@@ -47,14 +47,14 @@ func (s *Service) endRestoredRun(tx *store.Tx, id, why string) error {
 	if r.CancelAsked.IsZero() {
 		r.CancelAsked = s.now().UTC()
 	}
-	if err := s.transitions.remark(tx, r, "cancel_requested", why, ""); err != nil {
+	if err := s.transitions.Remark(tx, r, "cancel_requested", why, ""); err != nil {
 		return err
 	}
 	switch {
 	case r.Status == record.Applying:
 		return tables.Runs.Put(tx, r)
 	case r.Status.Cancelable():
-		return s.transitions.enter(tx, r, record.EventCanceled, 0, "")
+		return s.transitions.Enter(tx, r, record.EventCanceled, 0, "")
 	}
-	return s.transitions.enter(tx, r, record.EventDiscarded, 0, "")
+	return s.transitions.Enter(tx, r, record.EventDiscarded, 0, "")
 }

@@ -126,7 +126,7 @@ func (s *transitions) makeRun(tx *store.Tx, w *record.Workspace, r *record.Run) 
 	if err := tables.Runs.Put(tx, &run); err != nil {
 		return nil, err
 	}
-	if err := s.remark(tx, &run, "created", "", run.CreatedBy); err != nil {
+	if err := s.Remark(tx, &run, "created", "", run.CreatedBy); err != nil {
 		return nil, err
 	}
 	if !run.PlanOnly && !run.SavePlan && w.CurrentRun == "" {
@@ -145,8 +145,8 @@ func (s *transitions) makeRun(tx *store.Tx, w *record.Workspace, r *record.Run) 
 	return &run, nil
 }
 
-// remark adds an entry to the history of a run.
-func (s *transitions) remark(tx *store.Tx, r *record.Run, action, description, actor string) error {
+// Remark adds an entry to the history of a run.
+func (s *transitions) Remark(tx *store.Tx, r *record.Run, action, description, actor string) error {
 	return tables.RunNotes.Put(tx, &record.RunNote{
 		ID: tables.NewID("re"), Run: r.ID, Action: action, Description: description, Actor: actor, CreatedAt: s.now().UTC(),
 	})

@@ -15,14 +15,14 @@ import (
 func (s *Runs) Confirm(a *rights.Actor, id, comment string) error {
 	return s.act(a, "run.apply", id, comment, rights.Apply, func(tx *store.Tx, r *record.Run) error {
 		r.ConfirmedBy = a.ID()
-		return s.transitions.enter(tx, r, record.EventConfirmed, 0, a.ID())
+		return s.transitions.Enter(tx, r, record.EventConfirmed, 0, a.ID())
 	})
 }
 
 // Discard discards the plan of a run: it will not be applied.
 func (s *Runs) Discard(a *rights.Actor, id, comment string) error {
 	return s.act(a, "run.discard", id, comment, rights.Apply, func(tx *store.Tx, r *record.Run) error {
-		return s.transitions.enter(tx, r, record.EventDiscarded, 0, a.ID())
+		return s.transitions.Enter(tx, r, record.EventDiscarded, 0, a.ID())
 	})
 }
 
@@ -38,10 +38,10 @@ func (s *Runs) Cancel(a *rights.Actor, id, comment string) error {
 			r.CancelAsked = s.now().UTC()
 		}
 		if !r.Status.Computes() {
-			return s.transitions.enter(tx, r, record.EventCanceled, 0, a.ID())
+			return s.transitions.Enter(tx, r, record.EventCanceled, 0, a.ID())
 		}
 		if first {
-			if err := s.transitions.remark(tx, r, "cancel_requested", "", a.ID()); err != nil {
+			if err := s.transitions.Remark(tx, r, "cancel_requested", "", a.ID()); err != nil {
 				return err
 			}
 		}
@@ -60,7 +60,7 @@ func (s *Runs) ForceCancel(a *rights.Actor, id, comment string) error {
 			return tables.Conflict("the run cannot be force-canceled: cancel it first, and wait %s", s.forceCancelAfter)
 		}
 		tx.After(func() { s.queue.leave(r.ID) })
-		return s.transitions.remark(tx, r, "force_cancel_requested", "", a.ID())
+		return s.transitions.Remark(tx, r, "force_cancel_requested", "", a.ID())
 	})
 }
 
@@ -107,10 +107,10 @@ func (s *Runs) ForceExecute(a *rights.Actor, id string) error {
 			earlier = append(earlier, o)
 		}
 		for _, o := range earlier {
-			if err := s.transitions.remark(tx, o, "discarded", "the run "+r.ID+" was executed instead", a.ID()); err != nil {
+			if err := s.transitions.Remark(tx, o, "discarded", "the run "+r.ID+" was executed instead", a.ID()); err != nil {
 				return err
 			}
-			if err := s.transitions.enter(tx, o, record.EventDiscarded, 0, a.ID()); err != nil {
+			if err := s.transitions.Enter(tx, o, record.EventDiscarded, 0, a.ID()); err != nil {
 				return err
 			}
 		}
@@ -150,15 +150,15 @@ type transitions struct {
 	queue         *queue
 }
 
-// enter applies an event to a run and to its workspace, in one transaction.
-func (s *transitions) enter(tx *store.Tx, r *record.Run, k record.RunEventKind, o record.Outcome, actor string) error {
+// Enter applies an event to a run and to its workspace, in one transaction.
+func (s *transitions) Enter(tx *store.Tx, r *record.Run, k record.RunEventKind, o record.Outcome, actor string) error {
 	if err := r.Enter(k, o, s.now().UTC()); err != nil {
 		return tables.Conflict("the run %s is %s", r.ID, r.Status)
 	}
 	if err := tables.Runs.Put(tx, r); err != nil {
 		return err
 	}
-	if err := s.remark(tx, r, string(k), "", actor); err != nil {
+	if err := s.Remark(tx, r, string(k), "", actor); err != nil {
 		return err
 	}
 	w, err := tables.Workspaces.Get(tx, r.Workspace)
@@ -184,6 +184,11 @@ func (s *transitions) enter(tx *store.Tx, r *record.Run, k record.RunEventKind, 
 		s.queue.changed(id)
 	})
 	return tables.Workspaces.Put(tx, w)
+}
+
+// NotifyDoubt records the notifications that a run has left operations in doubt.
+func (s *transitions) NotifyDoubt(tx *store.Tx, r *record.Run) error {
+	return s.notifications.notify(tx, r, triggerDoubt, "Operations In Doubt", "")
 }
 
 // follow updates the workspace after an event of its run: the lock, and the current run that it shows.
@@ -253,7 +258,7 @@ func (s *transitions) supersede(tx *store.Tx, w *record.Workspace, by *record.Ru
 		if err := r.Enter(record.EventDiscarded, 0, s.now().UTC()); err != nil {
 			return err
 		}
-		if err := s.remark(tx, r, "discarded", "another run was applied first: "+by.ID, ""); err != nil {
+		if err := s.Remark(tx, r, "discarded", "another run was applied first: "+by.ID, ""); err != nil {
 			return err
 		}
 		if err := tables.Runs.Put(tx, r); err != nil {

@@ -137,22 +137,24 @@ func New(o Options) (*Service, error) {
 func assemble(o *Options) *Service {
 	c := &shared{store: o.Store, now: o.Now, log: o.Logger, stream: events.New(o.Now),
 		audit: &audit.Log{Store: o.Store, Now: o.Now}}
-	s := &Service{shared: c, opts: *o, queue: newQueue(c, o.Plans, o.Applies), outlines: newOutlines(c)}
-	q := s.queue
+	s := &Service{shared: c, opts: *o, outlines: newOutlines(c)}
 	s.VariableSets = &VariableSets{shared: c}
 	s.Accounts = accounts.New(o.Store, o.Now, o.Logger, c.audit, organizationWorkspaces{s.VariableSets})
 	s.Notifications = &Notifications{shared: c, tokens: s.Tokens, mail: o.Mail, outgoing: make(chan struct{}, 1)}
-	s.transitions = &transitions{shared: c, notifications: s.Notifications, queue: q, became: o.Became,
+	s.transitions = &transitions{shared: c, notifications: s.Notifications, became: o.Became,
 		version: o.Version}
+	s.Logs = newLogs(c)
+	phases := &phases{shared: c, engine: o.Engine, host: o.Host, tokens: s.Tokens, outlines: s.outlines}
+	q := newQueue(queueOptions{Store: o.Store, Now: o.Now, Log: o.Logger, Plans: o.Plans, Applies: o.Applies,
+		Transitions: s.transitions, Phases: phases, Logs: phaseLogs{s.Logs, o.Version}, Tell: c.tell})
+	s.queue, s.transitions.queue, phases.queue, s.Logs.queue = q, q, q, q
 	s.Runs = &Runs{shared: c, queue: q, transitions: s.transitions, forceCancelAfter: o.ForceCancelAfter}
-	s.Logs = newLogs(c, q, s.Runs)
+	s.Logs.runs = s.Runs
 	s.Timelines = &Timelines{shared: c, runs: s.Runs}
 	s.Pools = &Pools{shared: c, capacity: o.Capacity, runs: s.Runs, timelines: s.Timelines}
 	s.Runs.pools = s.Pools
 	s.Identity = &Identity{shared: c, host: o.Host, renewIdentity: o.RenewIdentity}
-	phases := &phases{shared: c, engine: o.Engine, host: o.Host, identity: s.Identity, tokens: s.Tokens,
-		timelines: s.Timelines, outlines: s.outlines, queue: q}
-	q.logs, q.notifications, q.phases, q.transitions, q.version = s.Logs, s.Notifications, phases, s.transitions, o.Version
+	phases.identity, phases.timelines = s.Identity, s.Timelines
 	s.Drift = &Drift{shared: c, notifications: s.Notifications, outlines: s.outlines, runs: s.Runs}
 	s.watcher = newWatcher(c, o.WatchReads)
 	s.watcher.drift, s.watcher.outlines, s.watcher.phases, s.watcher.queue = s.Drift, s.outlines, phases, q

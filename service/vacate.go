@@ -22,9 +22,7 @@ func (s *Workspaces) Remove(ctx context.Context, a *rights.Actor, id string) err
 	defer cancel()
 	canceled := map[string]bool{}
 	for {
-		s.queue.mu.Lock()
-		before := s.queue.changes
-		s.queue.mu.Unlock()
+		before := s.queue.lastChange()
 		plans, err := s.plansToEnd(a, id)
 		if err != nil {
 			return err

@@ -95,10 +95,24 @@ func readHalts(tx *store.Tx, b *turn.State) error {
 
 // Tally returns the number of unfinished runs by status.
 func (s *Runs) Tally() map[record.RunStatus]int {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
+	return s.queue.tally()
+}
+
+// Changed waits until any run has changed after the change with the number since, or ctx ends. It returns the
+// number of the latest change.
+func (s *Runs) Changed(ctx context.Context, since uint64) uint64 {
+	return s.queue.awaitChange(ctx, since)
+}
+
+// Seen records that a client has looked at a run.
+func (s *Runs) Seen(id string) { s.queue.noteRead(id) }
+
+// tally returns the number of unfinished runs by status.
+func (q *queue) tally() map[record.RunStatus]int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	out := map[record.RunStatus]int{}
-	for _, r := range s.queue.active {
+	for _, r := range q.active {
 		out[r.Status]++
 	}
 	return out

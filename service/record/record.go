@@ -163,6 +163,9 @@ type Triggers struct {
 	Patterns      []string `json:"patterns,omitempty"`
 }
 
+// MaxDoubts bounds the list of a workspace's operations in doubt.
+const MaxDoubts = 200
+
 // Halt prevents runs from starting, in a workspace or in the whole service, or operations, in a pool.
 type Halt struct {
 	On     string    `json:"on"` // the ID of a workspace, "service", or "pool:" with the name of a pool
