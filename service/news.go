@@ -57,8 +57,8 @@ func (q *queue) lastChange() uint64 {
 	return q.changes
 }
 
-// awaitChange waits until any run has changed after the change with the number since, or ctx ends. It returns the number
-// of the latest change.
+// awaitChange waits until any run has changed after the change with the number since, or ctx ends. It returns the
+// number of the latest change.
 func (q *queue) awaitChange(ctx context.Context, since uint64) uint64 {
 	for {
 		q.mu.Lock()
