@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
@@ -26,7 +27,7 @@ type Configurations struct {
 	*shared
 	maxConfiguration int64
 	uploads          *queues
-	queue            *queue
+	queue            *queue.Queue
 	transitions      *transitions
 }
 
@@ -184,7 +185,7 @@ func (s *Configurations) Upload(secret string, archive io.Reader, size int64) er
 		return tables.Translated(err)
 	}
 	if queue != nil {
-		s.queue.wake()
+		s.queue.Wake()
 	}
 	if problem != "" {
 		return tables.Invalid("the archive cannot be unpacked: %s", problem)

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
@@ -32,7 +32,7 @@ type Doubts struct {
 	workspaces  *Workspaces
 	engine      work.Engine
 	phases      *phases
-	queue       *queue
+	queue       *queue.Queue
 	transitions *transitions
 }
 
@@ -42,17 +42,17 @@ type Doubts struct {
 // error is ErrConflict if the workspace is locked already, or if the engine rejects a resolution: it then names the
 // operations that are still in doubt, and the others are resolved. The work continues when ctx ends.
 func (s *Doubts) Resolve(ctx context.Context, a *rights.Actor, workspace string, all ...work.Resolution) error {
-	j := &job{}
+	j := &queue.Job{}
 	r, err := s.beginResolving(a, workspace, all, j)
 	if err != nil {
 		return err
 	}
-	defer s.queue.free(resolving(r), j)
+	defer s.queue.Free(resolving(r), j)
 	leaving, leave := context.WithTimeout(context.WithoutCancel(ctx), resolveTerm)
 	defer leave()
 	stopping, stop := context.WithCancelCause(leaving)
 	defer stop(nil)
-	s.queue.stoppable(j, stop, leave)
+	s.queue.Stoppable(j, stop, leave)
 	failures := make([]error, len(all))
 	for i, res := range all {
 		failures[i] = s.resolve(leaving, stopping, r, j, a, res)
@@ -76,8 +76,8 @@ func unresolved(all []work.Resolution, failures []error) error {
 }
 
 // beginResolving checks the rights of the actor, and locks the workspace in the name of the run that left the
-// doubt. From then on, the end of the service waits for the job. The caller calls free.
-func (s *Doubts) beginResolving(a *rights.Actor, workspace string, all []work.Resolution, j *job) (r *record.Run,
+// doubt. From then on, the end of the service waits for the job. The caller calls Free.
+func (s *Doubts) beginResolving(a *rights.Actor, workspace string, all []work.Resolution, j *queue.Job) (r *record.Run,
 	err error) {
 	q := s.queue
 	taken := false
@@ -101,7 +101,7 @@ func (s *Doubts) beginResolving(a *rights.Actor, workspace string, all []work.Re
 			return tables.Conflict("%s", tables.LockedBy(tx, w))
 		}
 		if !taken { // this function may be called more than once
-			if err := q.take(resolving(r), j); err != nil {
+			if err := q.Take(resolving(r), j); err != nil {
 				return err
 			}
 			taken = true
@@ -116,7 +116,7 @@ func (s *Doubts) beginResolving(a *rights.Actor, workspace string, all []work.Re
 		return tables.Workspaces.Put(tx, w)
 	})
 	if err != nil && taken {
-		q.free(resolving(r), j)
+		q.Free(resolving(r), j)
 	}
 	return r, err
 }
@@ -142,7 +142,7 @@ func left(r *record.Run, w *record.Workspace) bool {
 }
 
 // resolve makes the engine resolve a doubt. The error has the reason that the engine gives.
-func (s *Doubts) resolve(leaving, stopping context.Context, r *record.Run, j *job, a *rights.Actor,
+func (s *Doubts) resolve(leaving, stopping context.Context, r *record.Run, j *queue.Job, a *rights.Actor,
 	res work.Resolution) error {
 	said := &limited{most: maxSaid}
 	_, err := s.phases.work(stopping, r, j, said, false, func(job *work.Job) (any, error) {
@@ -163,7 +163,8 @@ func (s *Doubts) resolve(leaving, stopping context.Context, r *record.Run, j *jo
 
 // endResolving records the outcomes of resolutions, and unlocks the workspace. If the service ends before it
 // can record this, its next start unlocks the workspace.
-func (s *Doubts) endResolving(a *rights.Actor, r *record.Run, all []work.Resolution, j *job, failures []error) error {
+func (s *Doubts) endResolving(a *rights.Actor, r *record.Run, all []work.Resolution, j *queue.Job,
+	failures []error) error {
 	for {
 		err := s.store.Update(func(tx *store.Tx) error {
 			for _, failure := range failures {
@@ -185,7 +186,7 @@ func (s *Doubts) endResolving(a *rights.Actor, r *record.Run, all []work.Resolut
 			if w.Lock.Kind == "run" && w.Lock.ID == r.ID {
 				w.Lock = record.Lock{}
 			}
-			j.noteDoubts(w, r)
+			j.NoteDoubts(w, r)
 			for i, res := range all {
 				action := "doubt_resolved"
 				if failures[i] != nil {
@@ -196,14 +197,14 @@ func (s *Doubts) endResolving(a *rights.Actor, r *record.Run, all []work.Resolut
 				}
 			}
 			s.tellAfter(tx, w)
-			tx.After(s.queue.wake)
+			tx.After(s.queue.Wake)
 			return tables.Workspaces.Put(tx, w)
 		})
 		if err == nil {
 			return nil
 		}
 		s.log.Error("cannot record the outcome of a resolution; will retry", "run", r.ID, "error", err)
-		if !s.queue.pause() {
+		if !s.queue.Pause() {
 			return fmt.Errorf("recording the outcome of the resolution: %w", err)
 		}
 	}
@@ -255,47 +256,6 @@ func lockStale(tx *store.Tx, w *record.Workspace) (bool, error) {
 	return err == nil && r.Status.Final(), err
 }
 
-// seenDoubts collects the operations in doubt that the engine has found in a state.
-type seenDoubts struct {
-	mu   sync.Mutex // guards the fields below
-	told bool
-	all  []record.Doubt
-	more int
-}
-
-// tell records the operations in doubt; each call replaces the list of the call before.
-func (d *seenDoubts) tell(all []record.Doubt) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.told, d.all, d.more = true, all, 0
-	if n := len(all) - record.MaxDoubts; n > 0 {
-		d.all, d.more = all[:record.MaxDoubts], n
-	}
-}
-
-// tellDoubts records the operations in doubt that the engine has found; each call replaces the list of the call before.
-func (j *job) tellDoubts(all []record.Doubt) { j.doubts.tell(all) }
-
-// noteDoubts records in a workspace the doubts that were found after a phase of a run, if the engine has reported any
-// list.
-func (j *job) noteDoubts(w *record.Workspace, r *record.Run) { j.doubts.noteIn(w, r) }
-
-// noteIn records in a workspace the doubts that were found after a phase of a run, if the engine has reported
-// any list.
-func (d *seenDoubts) noteIn(w *record.Workspace, r *record.Run) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.told {
-		return
-	}
-	if len(d.all) == 0 {
-		w.DoubtsOf = ""
-	} else if w.DoubtsOf == "" || !r.Apply.Started.IsZero() {
-		w.DoubtsOf = r.ID // a later plan finds the doubts that an apply has left
-	}
-	w.Doubts, w.MoreDoubts, w.DoubtsSeen = d.all, d.more, r.ID
-}
-
 // limited is a buffer that keeps the beginning of what is written to it.
 type limited struct {
 	text strings.Builder
@@ -320,44 +280,3 @@ func (l *limited) Write(p []byte) (int, error) {
 // resolving returns the key in the queue's table of jobs for resolving the doubts of a run. It differs from the
 // key of the run itself, whose job may not have been removed yet although the run has ended.
 func resolving(r *record.Run) string { return "doubts of " + r.ID }
-
-// take registers a job under a key. The error is ErrConflict if the service is shutting down or another job has
-// the key. The service does not end before the caller calls free.
-func (q *queue) take(name string, j *job) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch {
-	case q.stopped:
-		return tables.Conflict("the service is shutting down")
-	case q.running[name] != nil:
-		return tables.Conflict("an operation in doubt is being resolved")
-	}
-	q.running[name] = j
-	q.jobs.Add(1)
-	return nil
-}
-
-// stoppable sets the functions that stop a job, and stops it at once if the service is already shutting down.
-func (q *queue) stoppable(j *job, stop context.CancelCauseFunc, leave context.CancelFunc) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	j.stop, j.leave = stop, leave
-	if q.stopped {
-		stop(work.ErrSuspended)
-	}
-}
-
-// free removes a job that take has registered, and lets the service end.
-func (q *queue) free(name string, j *job) {
-	q.release(name, j)
-	q.jobs.Done()
-}
-
-// release removes a job from the table.
-func (q *queue) release(name string, j *job) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.running[name] == j { // otherwise the next phase of the run has begun already
-		delete(q.running, name)
-	}
-}

@@ -3,18 +3,17 @@ package service
 import (
 	"strings"
 
+	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
-	"github.com/millipede-iac/millipede/service/turn"
-	"github.com/millipede-iac/millipede/service/work"
 )
 
 // Halts keep runs from starting: in a workspace, or in the whole service.
 type Halts struct {
 	*shared
-	queue *queue
+	queue *queue.Queue
 }
 
 // Halt prevents runs from starting in a workspace, or in the whole service if workspace is empty, until Lift is
@@ -37,9 +36,9 @@ func (s *Halts) Halt(a *rights.Actor, workspace string, h record.Halt) error {
 		h.On, h.By, h.At = record.HaltOn(workspace), a.Name(), s.now().UTC()
 		tx.After(func() {
 			if h.Emergency {
-				s.queue.suspend(workspace)
+				s.queue.Suspend(workspace)
 			}
-			s.queue.wake()
+			s.queue.Wake()
 		})
 		return tables.Halts.Put(tx, &h)
 	})
@@ -62,7 +61,7 @@ func (s *Halts) Lift(a *rights.Actor, workspace string) error {
 		if _, err := tables.Halts.Get(tx, record.HaltOn(workspace)); err != nil {
 			return tables.NotFound("nothing is halted there")
 		}
-		tx.After(s.queue.wake)
+		tx.After(s.queue.Wake)
 		return tables.Halts.Delete(tx, record.HaltOn(workspace))
 	})
 }
@@ -79,34 +78,4 @@ func (s *Halts) Find(a *rights.Actor, workspace string) (h *record.Halt, err err
 		return err
 	})
 	return h, tables.Translated(err)
-}
-
-// suspend stops the runs in progress in a workspace, or in all workspaces if workspace is empty.
-func (q *queue) suspend(workspace string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for id, j := range q.running {
-		if r := q.active[id]; r != nil && (workspace == "" || r.Workspace == workspace) {
-			j.suspended = true
-			j.stop(work.ErrSuspended)
-		}
-	}
-}
-
-// continueApplies starts the applies that are in progress but that no job carries out, because they were suspended or
-// the service was restarted.
-func (q *queue) continueApplies(b *turn.State) (due []*record.Run) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.unsure || q.stopped {
-		return nil
-	}
-	for _, o := range b.Runs {
-		r := q.active[o.ID] // b may be outdated: a run that has ended meanwhile must not start again
-		if r != nil && r.Status == record.Applying && q.running[r.ID] == nil &&
-			(!b.Emergency(r) || !r.CancelAsked.IsZero()) {
-			due = append(due, r)
-		}
-	}
-	return due
 }

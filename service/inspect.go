@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service/outline"
+	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
@@ -23,7 +24,7 @@ import (
 type outlines struct {
 	*shared
 	drift *Drift
-	queue *queue
+	queue *queue.Queue
 
 	mu   sync.Mutex // guards kept, last, size and superseded
 	kept map[string]*list.Element
@@ -390,7 +391,7 @@ func (s *outlines) makeWanted(ctx context.Context) {
 			return
 		case make := <-s.wanted:
 			if len(s.wanted) < cap(s.wanted)/2 {
-				s.queue.awaitIdle(ctx, outlinePatience)
+				s.queue.AwaitIdle(ctx, outlinePatience)
 			}
 			if ctx.Err() != nil {
 				return

@@ -68,7 +68,7 @@ func (s *Workspaces) changeLock(a *rights.Actor, action, id string, n rights.Rig
 			return err
 		}
 		v = &WorkspaceView{*w, p}
-		tx.After(s.queue.wake)
+		tx.After(s.queue.Wake)
 		s.tellAfter(tx, w)
 		return tables.Workspaces.Put(tx, w)
 	})

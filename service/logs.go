@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
@@ -26,7 +27,7 @@ const (
 // Logs are the logs of the phases of runs. Those that are being written are open; others are opened when they are read.
 type Logs struct {
 	*shared
-	queue *queue
+	queue *queue.Queue
 	runs  *Runs
 
 	mu   sync.Mutex // guards open
@@ -147,7 +148,7 @@ func (s *Logs) Read(ctx context.Context, address string, offset int64, limit int
 		return nil, err
 	}
 	for {
-		begun := s.queue.follow(f.run, f.phase)
+		begun := s.queue.Follow(f.run, f.phase)
 		s.mu.Lock()
 		log := s.open[logFile(f.phase)]
 		s.mu.Unlock()

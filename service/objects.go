@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
@@ -26,7 +27,7 @@ type Objects struct {
 	*shared
 	engine      work.Engine
 	phases      *phases
-	queue       *queue
+	queue       *queue.Queue
 	transitions *transitions
 }
 
@@ -40,17 +41,17 @@ func (s *Objects) Change(ctx context.Context, a *rights.Actor, workspace string,
 	}
 	c.ID = tables.NewID("oc")
 	c.Who = fmt.Sprintf("%s (%s)", a.Name(), c.Operation)
-	j := &job{}
+	j := &queue.Job{}
 	r, err := s.beginChange(a, workspace, c, j)
 	if err != nil {
 		return err
 	}
-	defer s.queue.free(c.ID, j)
+	defer s.queue.Free(c.ID, j)
 	leaving, leave := context.WithTimeout(context.WithoutCancel(ctx), changeTerm+MaxChangeWait*time.Second)
 	defer leave()
 	stopping, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	s.queue.stoppable(j, stop, leave)
+	s.queue.Stoppable(j, stop, leave)
 	said := &limited{most: maxSaid}
 	_, err = s.phases.work(stopping, r, j, said, false, func(job *work.Job) (any, error) {
 		job.Structured = false
@@ -71,8 +72,8 @@ func (s *Objects) Change(ctx context.Context, a *rights.Actor, workspace string,
 
 // beginChange checks the rights of the actor, and returns the run whose configuration and variables say how the state
 // is encrypted. From then on the workspace cannot be locked as a whole, and the end of the service waits for the
-// job. The caller calls free and endChange.
-func (s *Objects) beginChange(a *rights.Actor, workspace string, c work.ObjectChange, j *job) (r *record.Run,
+// job. The caller calls Free and endChange.
+func (s *Objects) beginChange(a *rights.Actor, workspace string, c work.ObjectChange, j *queue.Job) (r *record.Run,
 	err error) {
 	q := s.queue
 	taken := ""
@@ -97,7 +98,7 @@ func (s *Objects) beginChange(a *rights.Actor, workspace string, c work.ObjectCh
 			return err
 		}
 		if taken == "" { // this function may be called more than once
-			if err := q.takeChange(w.ID, c.ID, j); err != nil {
+			if err := q.TakeChange(w.ID, c.ID, j); err != nil {
 				return err
 			}
 			taken = w.ID
@@ -110,8 +111,8 @@ func (s *Objects) beginChange(a *rights.Actor, workspace string, c work.ObjectCh
 		return tables.Workspaces.Put(tx, w)
 	})
 	if err != nil && taken != "" {
-		q.changeEnded(taken)
-		q.free(c.ID, j)
+		q.EndChange(taken)
+		q.Free(c.ID, j)
 	}
 	return r, err
 }
@@ -119,7 +120,7 @@ func (s *Objects) beginChange(a *rights.Actor, workspace string, c work.ObjectCh
 // endChange releases the lock of the workspace, unless runs or other changes are in progress. If the service ends
 // before, its next start does so.
 func (s *Objects) endChange(workspace string) error {
-	s.queue.changeEnded(workspace)
+	s.queue.EndChange(workspace)
 	err := s.store.Update(func(tx *store.Tx) error {
 		w, err := tables.Workspaces.Get(tx, workspace)
 		if errors.Is(err, store.ErrNotFound) {
@@ -136,35 +137,8 @@ func (s *Objects) endChange(workspace string) error {
 			return err
 		}
 		s.tellAfter(tx, w)
-		tx.After(s.queue.wake)
+		tx.After(s.queue.Wake)
 		return tables.Workspaces.Put(tx, w)
 	})
 	return tables.Translated(err)
-}
-
-// takeChange registers the job of a change of objects. The error is ErrConflict if the service is shutting down.
-func (q *queue) takeChange(workspace, id string, j *job) error {
-	if err := q.take(id, j); err != nil {
-		return err
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.changing[workspace]++
-	return nil
-}
-
-// changeEnded is the opposite of takeChange, except for the job.
-func (q *queue) changeEnded(workspace string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.changing[workspace]--; q.changing[workspace] == 0 {
-		delete(q.changing, workspace)
-	}
-}
-
-// changesObjects reports whether a change of objects of a workspace is in progress.
-func (q *queue) changesObjects(workspace string) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.changing[workspace] > 0
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 
+	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 )
 
@@ -15,8 +16,8 @@ type phaseLogs struct {
 	version string
 }
 
-// Open implements queueLogs.
-func (l phaseLogs) Open(r *record.Run, phase string) (queueLog, bool, error) {
+// Open implements queue.Logs.
+func (l phaseLogs) Open(r *record.Run, phase string) (queue.Log, bool, error) {
 	file, err := l.write(logFile(phase))
 	if err != nil {
 		l.log.Error("cannot write the log of a run", "run", r.ID, "error", err)
@@ -29,8 +30,8 @@ func (l phaseLogs) Open(r *record.Run, phase string) (queueLog, bool, error) {
 	return log, begun, err
 }
 
-// End implements queueLogs.
-func (l phaseLogs) End(r *record.Run, phase string, log queueLog) {
+// End implements queue.Logs.
+func (l phaseLogs) End(r *record.Run, phase string, log queue.Log) {
 	_, err := io.WriteString(log, logEnd)
 	if err = errors.Join(err, l.end(logFile(phase))); err != nil {
 		l.log.Error("cannot close the log of a run", "run", r.ID, "error", err)

@@ -1,8 +1,6 @@
 package service
 
 import (
-	"time"
-
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
@@ -17,15 +15,15 @@ func (s *Service) recover() error {
 	if err := s.endRestored(); err != nil {
 		return err
 	}
-	all, err := s.queue.activeRuns()
+	all, err := s.queue.ActiveRuns()
 	if err != nil {
 		return err
 	}
-	if err := s.queue.takeTurns(all); err != nil {
+	if err := s.queue.TakeTurns(all); err != nil {
 		return err
 	}
 	for _, r := range all {
-		s.queue.changed(r.ID)
+		s.queue.Changed(r.ID)
 		if r.Status != record.Planning {
 			continue
 		}
@@ -46,45 +44,4 @@ func (s *Service) recover() error {
 		}
 	}
 	return nil
-}
-
-// lastTurns is how many runs of a workspace are read to determine its last turn.
-const lastTurns = 10
-
-// takeTurns determines the time of the last turn of each workspace with active runs.
-func (s *queue) takeTurns(active []*record.Run) error {
-	return s.store.View(func(tx *store.Tx) error {
-		for _, a := range active {
-			if _, known := s.served[a.Workspace]; known {
-				continue
-			}
-			var last time.Time
-			for _, id := range append(tables.Runs.Newest(tx, "workspace", lastTurns, a.Workspace), a.ID) {
-				r, err := tables.Runs.Get(tx, id)
-				if err != nil {
-					return err
-				}
-				if began := r.Times[record.Planning]; began.After(last) {
-					last = began
-				}
-			}
-			s.served[a.Workspace] = last
-		}
-		return nil
-	})
-}
-
-// activeRuns reads the runs that have not ended.
-func (s *queue) activeRuns() (all []*record.Run, err error) {
-	err = s.store.View(func(tx *store.Tx) error {
-		for _, id := range tables.Runs.List(tx, "active", tables.Everywhere) {
-			r, err := tables.Runs.Get(tx, id)
-			if err != nil {
-				return err
-			}
-			all = append(all, r)
-		}
-		return nil
-	})
-	return all, err
 }

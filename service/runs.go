@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
@@ -18,7 +19,7 @@ type Runs struct {
 	*shared
 	pools            *Pools
 	forceCancelAfter time.Duration
-	queue            *queue
+	queue            *queue.Queue
 	transitions      *transitions
 }
 
@@ -140,7 +141,7 @@ func (s *transitions) makeRun(tx *store.Tx, w *record.Workspace, r *record.Run) 
 	}
 	tx.After(func() {
 		s.became(run.Status)
-		s.queue.changed(run.ID)
+		s.queue.Changed(run.ID)
 	})
 	return &run, nil
 }

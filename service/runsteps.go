@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service/accounts"
+	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
@@ -46,8 +47,8 @@ func (s *Runs) Cancel(a *rights.Actor, id, comment string) error {
 			}
 		}
 		tx.After(func() {
-			s.queue.stop(r.ID)
-			s.queue.changed(r.ID) // this ends a suspended apply
+			s.queue.Stop(r.ID)
+			s.queue.Changed(r.ID) // this ends a suspended apply
 		})
 		return tables.Runs.Put(tx, r)
 	})
@@ -59,7 +60,7 @@ func (s *Runs) ForceCancel(a *rights.Actor, id, comment string) error {
 		if !s.ForceCancelable(r) {
 			return tables.Conflict("the run cannot be force-canceled: cancel it first, and wait %s", s.forceCancelAfter)
 		}
-		tx.After(func() { s.queue.leave(r.ID) })
+		tx.After(func() { s.queue.Abandon(r.ID) })
 		return s.transitions.Remark(tx, r, "force_cancel_requested", "", a.ID())
 	})
 }
@@ -147,7 +148,7 @@ type transitions struct {
 	notifications *Notifications
 	became        func(record.RunStatus)
 	version       string
-	queue         *queue
+	queue         *queue.Queue
 }
 
 // Enter applies an event to a run and to its workspace, in one transaction.
@@ -181,7 +182,7 @@ func (s *transitions) Enter(tx *store.Tx, r *record.Run, k record.RunEventKind, 
 	id, status := r.ID, r.Status
 	tx.After(func() {
 		s.became(status)
-		s.queue.changed(id)
+		s.queue.Changed(id)
 	})
 	return tables.Workspaces.Put(tx, w)
 }
@@ -235,7 +236,7 @@ func (s *transitions) lockOfOthers(tx *store.Tx, w *record.Workspace, ended *rec
 			return record.Lock{Kind: "run", ID: o.ID, At: s.now().UTC()}, nil
 		}
 	}
-	if s.queue.changesObjects(w.ID) {
+	if s.queue.ChangesObjects(w.ID) {
 		return record.Lock{Kind: "run", ID: ended.ID, At: s.now().UTC()}, nil
 	}
 	return record.Lock{}, nil
@@ -264,7 +265,7 @@ func (s *transitions) supersede(tx *store.Tx, w *record.Workspace, by *record.Ru
 		if err := tables.Runs.Put(tx, r); err != nil {
 			return err
 		}
-		tx.After(func() { s.queue.changed(r.ID) })
+		tx.After(func() { s.queue.Changed(r.ID) })
 	}
 	return nil
 }

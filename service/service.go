@@ -17,6 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/service/audit"
 	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/identity"
+	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/work"
@@ -89,7 +90,7 @@ type Service struct {
 	Pools     *Pools
 	Audit     *audit.Log
 
-	queue       *queue
+	queue       *queue.Queue
 	transitions *transitions
 	outlines    *outlines
 	watcher     *watcher
@@ -129,7 +130,7 @@ func New(o Options) (*Service, error) {
 		o.ForceCancelAfter = 10 * time.Second
 	}
 	s := assemble(&o)
-	o.Store.OnUnsure(s.queue.requireReread)
+	o.Store.OnUnsure(s.queue.RequireReread)
 	return s, s.recover()
 }
 
@@ -145,7 +146,7 @@ func assemble(o *Options) *Service {
 		version: o.Version}
 	s.Logs = newLogs(c)
 	phases := &phases{shared: c, engine: o.Engine, host: o.Host, tokens: s.Tokens, outlines: s.outlines}
-	q := newQueue(queueOptions{Store: o.Store, Now: o.Now, Log: o.Logger, Plans: o.Plans, Applies: o.Applies,
+	q := queue.New(queue.Options{Store: o.Store, Now: o.Now, Log: o.Logger, Plans: o.Plans, Applies: o.Applies,
 		Transitions: s.transitions, Phases: phases, Logs: phaseLogs{s.Logs, o.Version}, Tell: c.tell})
 	s.queue, s.transitions.queue, phases.queue, s.Logs.queue = q, q, q, q
 	s.Runs = &Runs{shared: c, queue: q, transitions: s.transitions, forceCancelAfter: o.ForceCancelAfter}
@@ -186,7 +187,7 @@ func (s *Service) Run(ctx context.Context) error {
 	others.Go(func() { s.outlines.makeWanted(ctx) })
 	others.Go(func() { s.Retention.sweep(ctx) })
 	others.Go(func() { s.watcher.run(ctx) })
-	err := s.queue.run(ctx)
+	err := s.queue.Run(ctx)
 	s.stream.Close()
 	others.Wait()
 	return errors.Join(err, s.Logs.close())

@@ -22,7 +22,7 @@ func (s *Workspaces) Remove(ctx context.Context, a *rights.Actor, id string) err
 	defer cancel()
 	canceled := map[string]bool{}
 	for {
-		before := s.queue.lastChange()
+		before := s.queue.LastChange()
 		plans, err := s.plansToEnd(a, id)
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service/outline"
+	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
@@ -40,7 +41,7 @@ type watcher struct {
 	engine   work.Engine
 	outlines *outlines
 	phases   *phases
-	queue    *queue
+	queue    *queue.Queue
 	// watchReads is how many objects are read at the same time.
 	watchReads int
 
@@ -117,7 +118,7 @@ func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
 		}
 		return nil
 	})
-	if err != nil || len(list) == 0 || x.queue.plansWait() {
+	if err != nil || len(list) == 0 || x.queue.PlansWait() {
 		return watches, err
 	}
 	slices.SortFunc(list, func(a, b due) int {
@@ -312,18 +313,6 @@ func watchedWith(tx *store.Tx, w *record.Workspace) (other *record.Run, err erro
 	return other, nil
 }
 
-// plansWait reports whether plans are waiting in the queue.
-func (q *queue) plansWait() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, r := range q.active {
-		if r.Status == record.PlanQueued {
-			return true
-		}
-	}
-	return false
-}
-
 // maxWatchLog bounds the error output that is kept when objects could not be read, in bytes.
 const maxWatchLog = 4 << 10
 
@@ -334,7 +323,7 @@ func (x *watcher) read(ctx context.Context, b *batch) {
 	said := &limited{most: maxWatchLog}
 	if len(b.addresses) > 0 {
 		each := max(1, x.watchReads/batchesAtOnce)
-		_, err = x.phases.work(ctx, b.run, &job{}, said, false, func(job *work.Job) (any, error) {
+		_, err = x.phases.work(ctx, b.run, &queue.Job{}, said, false, func(job *work.Job) (any, error) {
 			job.Structured = false
 			job.Kept = filepath.Join(x.drift.watchDir(b.workspace.ID), b.run.Configuration)
 			if err := onlyKept(job.Kept); err != nil {

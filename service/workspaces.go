@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
@@ -23,7 +24,7 @@ type Workspaces struct {
 	*shared
 	drift       *Drift
 	runs        *Runs
-	queue       *queue
+	queue       *queue.Queue
 	transitions *transitions
 	watcher     *watcher
 }
@@ -213,7 +214,7 @@ func (s *Workspaces) Change(a *rights.Actor, id string, o WorkspaceSettings) (v 
 			w.ExecutionMode = org.Mode()
 		}
 		w.UpdatedAt = s.now().UTC()
-		tx.After(s.queue.wake)
+		tx.After(s.queue.Wake)
 		tx.After(s.watcher.wake)
 		if w.DriftPeriod == 0 { // discard the findings: the workspace is no longer watched
 			if err := s.drift.drop(tx, w.ID); err != nil {
@@ -423,7 +424,7 @@ func (s *Workspaces) drop(tx *store.Tx, w *record.Workspace) error {
 				s.log.Warn("cannot remove a file of a deleted workspace", "file", f, "error", err)
 			}
 		}
-		s.queue.forget(w.ID)
+		s.queue.Forget(w.ID)
 	})
 	return tables.Workspaces.Delete(tx, w.ID)
 }

@@ -1,4 +1,4 @@
-package service
+package queue
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 
 // advance makes all steps that are due, and returns the time at which the next step becomes due without a
 // further event.
-func (q *queue) advance(ctx context.Context) (time.Time, error) {
+func (q *Queue) advance(ctx context.Context) (time.Time, error) {
 	for {
 		if wait, err := q.rereadRuns(ctx); err != nil || !wait.IsZero() {
 			return wait, err
 		}
-		b, err := q.state()
+		b, err := q.snapshot()
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -64,7 +64,7 @@ func firstInLine(tx *store.Tx, r *record.Run) error {
 
 // make makes steps in one transaction, and returns their runs as they are afterwards. It omits steps that have
 // become impossible meanwhile.
-func (q *queue) make(steps []turn.Step) (made []*record.Run, err error) {
+func (q *Queue) make(steps []turn.Step) (made []*record.Run, err error) {
 	err = q.store.Update(func(tx *store.Tx) error {
 		made = nil
 		for _, s := range steps {
@@ -116,7 +116,7 @@ func gone(err error) bool {
 
 // turn reads the run of a step. The error is ErrConflict if the run is no longer in the status from which the
 // step starts.
-func (q *queue) turn(tx *store.Tx, s turn.Step) (*record.Run, error) {
+func (q *Queue) turn(tx *store.Tx, s turn.Step) (*record.Run, error) {
 	r, err := tables.Runs.Get(tx, s.Run)
 	if err != nil {
 		return nil, err
@@ -151,11 +151,29 @@ func (q *queue) turn(tx *store.Tx, s turn.Step) (*record.Run, error) {
 }
 
 // step records a step of a run.
-func (q *queue) step(tx *store.Tx, r *record.Run, s turn.Step) error {
+func (q *Queue) step(tx *store.Tx, r *record.Run, s turn.Step) error {
 	if s.Why != "" {
 		if err := q.transitions.Remark(tx, r, string(s.Kind), s.Why, ""); err != nil {
 			return err
 		}
 	}
 	return q.transitions.Enter(tx, r, s.Kind, 0, "")
+}
+
+// continueApplies starts the applies that are in progress but that no job carries out, because they were suspended or
+// the service was restarted.
+func (q *Queue) continueApplies(b *turn.State) (due []*record.Run) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.unsure || q.stopped {
+		return nil
+	}
+	for _, o := range b.Runs {
+		r := q.active[o.ID] // b may be outdated: a run that has ended meanwhile must not start again
+		if r != nil && r.Status == record.Applying && q.running[r.ID] == nil &&
+			(!b.Emergency(r) || !r.CancelAsked.IsZero()) {
+			due = append(due, r)
+		}
+	}
+	return due
 }

@@ -1,4 +1,4 @@
-package service
+package queue
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 )
 
 // notifyChanged wakes the goroutines that wait for changes of these runs. The caller holds q.mu.
-func (q *queue) notifyChanged(changed ...string) {
+func (q *Queue) notifyChanged(changed ...string) {
 	q.changes, q.ordered = q.changes+1, nil
 	close(q.news)
 	q.news = make(chan struct{})
@@ -22,7 +22,7 @@ func (q *queue) notifyChanged(changed ...string) {
 }
 
 // begun wakes the goroutines that follow a run when the log of its phase exists.
-func (q *queue) begun(id string) {
+func (q *Queue) begun(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if c := q.followed[id]; c != nil {
@@ -31,10 +31,10 @@ func (q *queue) begun(id string) {
 	}
 }
 
-// follow returns a channel that is closed at the next change of the run, or when the log of its phase begins.
+// Follow returns a channel that is closed at the next change of the run, or when the log of its phase begins.
 // It returns nil if the phase has ended or will never begin. Call it before checking whether the log exists, so
 // that no change is missed.
-func (q *queue) follow(run, phase string) <-chan struct{} {
+func (q *Queue) Follow(run, phase string) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r := q.active[run]
@@ -50,16 +50,16 @@ func (q *queue) follow(run, phase string) <-chan struct{} {
 	return c
 }
 
-// lastChange returns the number of the latest change.
-func (q *queue) lastChange() uint64 {
+// LastChange returns the number of the latest change.
+func (q *Queue) LastChange() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.changes
 }
 
-// awaitChange waits until any run has changed after the change with the number since, or ctx ends. It returns the
+// AwaitChange waits until any run has changed after the change with the number since, or ctx ends. It returns the
 // number of the latest change.
-func (q *queue) awaitChange(ctx context.Context, since uint64) uint64 {
+func (q *Queue) AwaitChange(ctx context.Context, since uint64) uint64 {
 	for {
 		q.mu.Lock()
 		news, count := q.news, q.changes
@@ -75,8 +75,8 @@ func (q *queue) awaitChange(ctx context.Context, since uint64) uint64 {
 	}
 }
 
-// awaitIdle returns when no phase of a run is in progress or due, patience is over, or ctx ends.
-func (q *queue) awaitIdle(ctx context.Context, patience time.Duration) {
+// AwaitIdle returns when no phase of a run is in progress or due, patience is over, or ctx ends.
+func (q *Queue) AwaitIdle(ctx context.Context, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
@@ -97,8 +97,8 @@ func (q *queue) awaitIdle(ctx context.Context, patience time.Duration) {
 	}
 }
 
-// noteRead records that a client has looked at a run.
-func (q *queue) noteRead(id string) {
+// NoteRead records that a client has looked at a run.
+func (q *Queue) NoteRead(id string) {
 	q.mu.Lock()
 	r := q.active[id]
 	if r == nil {
@@ -114,6 +114,29 @@ func (q *queue) noteRead(id string) {
 	due := r.Status == record.Planned && r.AutoApply && look.Reads >= turn.HoldReads
 	q.mu.Unlock()
 	if due {
-		q.wake()
+		q.Wake()
 	}
+}
+
+// Tally returns the number of unfinished runs by status.
+func (q *Queue) Tally() map[record.RunStatus]int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	out := map[record.RunStatus]int{}
+	for _, r := range q.active {
+		out[r.Status]++
+	}
+	return out
+}
+
+// PlansWait reports whether plans are waiting in the queue.
+func (q *Queue) PlansWait() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, r := range q.active {
+		if r.Status == record.PlanQueued {
+			return true
+		}
+	}
+	return false
 }

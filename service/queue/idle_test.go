@@ -1,4 +1,4 @@
-package service
+package queue
 
 import (
 	"testing"
@@ -12,10 +12,10 @@ import (
 // that was a tenth of the service's work for a run.
 func TestWorkThatCanWaitIsDoneWhileNoRunIsInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(queueOptions{})
+		q := New(Options{})
 		waits := func(patience time.Duration) time.Duration {
 			began := time.Now()
-			q.awaitIdle(t.Context(), patience)
+			q.AwaitIdle(t.Context(), patience)
 			return time.Since(began)
 		}
 		become := func(s record.RunStatus) {

@@ -1,4 +1,9 @@
-package service
+// Package queue advances the runs of the service: it takes the steps that are due, has the engine carry out phases, and
+// records their outcomes.
+//
+// It does not decide which steps are due: package turn does. It does not know what a step changes beside the run: its
+// Transitions do.
+package queue
 
 import (
 	"context"
@@ -17,9 +22,9 @@ import (
 	"github.com/millipede-iac/millipede/service/work"
 )
 
-// queueTransitions changes the status of runs, with what depends on it, in the transaction of the caller.
-type queueTransitions interface {
-	// Enter applies an event to a run. The error is ErrConflict if the status of the run does not allow it.
+// Transitions changes the status of runs, with what depends on it, in the transaction of the caller.
+type Transitions interface {
+	// Enter applies an event to a run. The error wraps tables.ErrConflict if the status of the run does not allow it.
 	Enter(tx *store.Tx, r *record.Run, kind record.RunEventKind, outcome record.Outcome, actor string) error
 	// Remark adds an entry to the history of a run.
 	Remark(tx *store.Tx, r *record.Run, action, description, actor string) error
@@ -27,24 +32,24 @@ type queueTransitions interface {
 	NotifyDoubt(tx *store.Tx, r *record.Run) error
 }
 
-// queuePhases carries out phases of runs.
-type queuePhases interface {
-	// Run carries out the current phase of a run: it returns a *PlanResult or an *ApplyResult. When leaving ends, it
-	// returns without waiting for operations; when stopping ends, it starts nothing new.
-	Run(leaving, stopping context.Context, r *record.Run, j *job, log io.Writer, resumed bool) (any, error)
+// Phases carries out phases of runs.
+type Phases interface {
+	// Run carries out the current phase of a run: it returns a *work.PlanResult or a *work.ApplyResult. When leaving
+	// ends, it returns without waiting for operations; when stopping ends, it starts nothing new.
+	Run(leaving, stopping context.Context, r *record.Run, j *Job, log io.Writer, resumed bool) (any, error)
 }
 
-// queueLogs has the logs of phases.
-type queueLogs interface {
+// Logs has the logs of phases.
+type Logs interface {
 	// Open opens the log of a phase, and writes its first lines if it has none. begun says that it had some. The log is
 	// nil if it cannot be opened.
-	Open(r *record.Run, phase string) (log queueLog, begun bool, err error)
+	Open(r *record.Run, phase string) (log Log, begun bool, err error)
 	// End marks the end of the log of a phase, and makes the log durable.
-	End(r *record.Run, phase string, log queueLog)
+	End(r *record.Run, phase string, log Log)
 }
 
-// queueLog is the log of a phase.
-type queueLog interface {
+// Log is the log of a phase.
+type Log interface {
 	io.Writer
 	// Flush writes the text that is kept in memory.
 	Flush() error
@@ -52,30 +57,30 @@ type queueLog interface {
 	Fail(err error)
 }
 
-// queueOptions are what a queue needs.
-type queueOptions struct {
+// Options are what a queue needs. All are required.
+type Options struct {
 	Store *store.Store
 	Now   func() time.Time
 	Log   *slog.Logger
 	// Plans and Applies bound the number of phases that are executed at the same time.
 	Plans, Applies int
-	Transitions    queueTransitions
-	Phases         queuePhases
-	Logs           queueLogs
+	Transitions    Transitions
+	Phases         Phases
+	Logs           Logs
 	// Tell is called with each run that has changed, as it is now. It must not block.
 	Tell func(*record.Run)
 }
 
-// queue advances runs: after every change it determines the due steps, and has the engine carry out phases. Safe for
-// concurrent use.
-type queue struct {
+// Queue advances runs: after every change it determines the due steps, and has the engine carry out phases. Call Run
+// once. Safe for concurrent use.
+type Queue struct {
 	store          *store.Store
 	now            func() time.Time
 	log            *slog.Logger
 	plans, applies int
-	transitions    queueTransitions
-	phases         queuePhases
-	logs           queueLogs
+	transitions    Transitions
+	phases         Phases
+	logs           Logs
 	tell           func(*record.Run)
 
 	wakeups chan struct{}
@@ -85,7 +90,7 @@ type queue struct {
 	mu      sync.Mutex             // guards the fields below
 	active  map[string]*record.Run // its runs are never modified, only replaced
 	ordered []*record.Run          // the runs of active by creation time; nil when outdated
-	running map[string]*job
+	running map[string]*Job
 	// changing has, by workspace, the number of changes of objects that are in progress.
 	changing map[string]int
 	// repeated has the runs whose current phase this process has repeated, with the number of repetitions that
@@ -102,39 +107,29 @@ type queue struct {
 	followed map[string]chan struct{}
 }
 
-// job is a phase, or the resolution of a doubt, that the engine carries out.
-type job struct {
-	stop      context.CancelCauseFunc
-	leave     context.CancelFunc
-	left      bool // a person has abandoned it (force-cancel)
-	suspended bool // a person has suspended it; it will continue
-	doubts    seenDoubts
-	waits     turn.Wait // what it waits for; the zero value is nothing
-}
-
-// newQueue returns a queue without runs.
-func newQueue(o queueOptions) *queue {
-	return &queue{
+// New returns a queue without runs.
+func New(o Options) *Queue {
+	return &Queue{
 		store: o.Store, now: o.Now, log: o.Log, plans: o.Plans, applies: o.Applies, transitions: o.Transitions,
 		phases: o.Phases, logs: o.Logs, tell: o.Tell,
 		wakeups: make(chan struct{}, 1), halted: make(chan struct{}),
-		active: map[string]*record.Run{}, running: map[string]*job{}, changing: map[string]int{},
+		active: map[string]*record.Run{}, running: map[string]*Job{}, changing: map[string]int{},
 		repeated: map[string]int{}, served: map[string]time.Time{}, seen: map[string]turn.ClientReads{},
 		news: make(chan struct{}), followed: map[string]chan struct{}{},
 	}
 }
 
-// wake makes the queue look for due steps.
-func (q *queue) wake() {
+// Wake makes the queue look for due steps.
+func (q *Queue) Wake() {
 	select {
 	case q.wakeups <- struct{}{}:
 	default: // it is already woken
 	}
 }
 
-// changed updates the queue's copy of a run after a committed change, including its creation. It reads the run
+// Changed updates the queue's copy of a run after a committed change, including its creation. It reads the run
 // from the store, because two changes may be reported here in the reverse order of their commits.
-func (q *queue) changed(id string) {
+func (q *Queue) Changed(id string) {
 	q.mu.Lock()
 	var r *record.Run
 	err := q.store.View(func(tx *store.Tx) (err error) { // under q.mu: copies must be updated in order
@@ -156,22 +151,22 @@ func (q *queue) changed(id string) {
 	if err == nil {
 		q.tell(r)
 	}
-	q.wake()
+	q.Wake()
 }
 
-// requireReread makes the queue read all runs again before its next step.
-func (q *queue) requireReread() {
+// RequireReread makes the queue read all runs again before its next step.
+func (q *Queue) RequireReread() {
 	q.mu.Lock()
 	q.unsure = true
 	q.mu.Unlock()
-	q.wake()
+	q.Wake()
 }
 
 // rereadRuns reads the runs again from the store after a change of them has failed, because a failed change may
 // have been committed all the same. A phase that is in progress according to the store, but that no job carries
 // out, is started as after a restart of the service. If the last reading was too recent, rereadRuns returns the
 // time of the next attempt: a disk that refuses one change is likely to refuse the next one too.
-func (q *queue) rereadRuns(ctx context.Context) (time.Time, error) {
+func (q *Queue) rereadRuns(ctx context.Context) (time.Time, error) {
 	for {
 		q.mu.Lock()
 		unsure, changes, soonest := q.unsure, q.changes, q.reread
@@ -183,7 +178,7 @@ func (q *queue) rereadRuns(ctx context.Context) (time.Time, error) {
 		case now.Before(soonest):
 			return soonest, nil
 		}
-		all, err := q.activeRuns()
+		all, err := q.ActiveRuns()
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -209,8 +204,8 @@ func (q *queue) rereadRuns(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// forget removes the data about a deleted workspace.
-func (q *queue) forget(workspace string) {
+// Forget removes the data about a deleted workspace.
+func (q *Queue) Forget(workspace string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var gone []string
@@ -225,8 +220,8 @@ func (q *queue) forget(workspace string) {
 	q.notifyChanged(gone...)
 }
 
-// stop asks the job of a run to end; with leave, without waiting for its operations.
-func (q *queue) stop(id string) {
+// Stop asks the job of a run to end; with leave, without waiting for its operations.
+func (q *Queue) Stop(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if j := q.running[id]; j != nil {
@@ -234,7 +229,7 @@ func (q *queue) stop(id string) {
 	}
 }
 
-func (q *queue) leave(id string) {
+func (q *Queue) Abandon(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if j := q.running[id]; j != nil {
@@ -244,8 +239,8 @@ func (q *queue) leave(id string) {
 	}
 }
 
-// run advances runs until ctx ends.
-func (q *queue) run(ctx context.Context) error {
+// Run advances runs until ctx ends.
+func (q *Queue) Run(ctx context.Context) error {
 	phases, leave := context.WithCancel(context.WithoutCancel(ctx))
 	defer leave()
 	timer := time.NewTimer(0)
@@ -270,7 +265,7 @@ func (q *queue) run(ctx context.Context) error {
 }
 
 // halt starts nothing new, stops the jobs, and waits for them. They continue at the next start of the service.
-func (q *queue) halt() {
+func (q *Queue) halt() {
 	q.mu.Lock()
 	q.stopped = true
 	close(q.halted)
@@ -280,3 +275,56 @@ func (q *queue) halt() {
 	q.mu.Unlock()
 	q.jobs.Wait()
 }
+
+// Suspend stops the runs in progress in a workspace, or in all workspaces if workspace is empty.
+func (q *Queue) Suspend(workspace string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for id, j := range q.running {
+		if r := q.active[id]; r != nil && (workspace == "" || r.Workspace == workspace) {
+			j.suspended = true
+			j.stop(work.ErrSuspended)
+		}
+	}
+}
+
+// ActiveRuns reads the runs that have not ended.
+func (s *Queue) ActiveRuns() (all []*record.Run, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		for _, id := range tables.Runs.List(tx, "active", tables.Everywhere) {
+			r, err := tables.Runs.Get(tx, id)
+			if err != nil {
+				return err
+			}
+			all = append(all, r)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// TakeTurns determines the time of the last turn of each workspace with active runs.
+func (s *Queue) TakeTurns(active []*record.Run) error {
+	return s.store.View(func(tx *store.Tx) error {
+		for _, a := range active {
+			if _, known := s.served[a.Workspace]; known {
+				continue
+			}
+			var last time.Time
+			for _, id := range append(tables.Runs.Newest(tx, "workspace", lastTurns, a.Workspace), a.ID) {
+				r, err := tables.Runs.Get(tx, id)
+				if err != nil {
+					return err
+				}
+				if began := r.Times[record.Planning]; began.After(last) {
+					last = began
+				}
+			}
+			s.served[a.Workspace] = last
+		}
+		return nil
+	})
+}
+
+// lastTurns is how many runs of a workspace are read to determine its last turn.
+const lastTurns = 10
