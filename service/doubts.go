@@ -280,3 +280,83 @@ func (l *limited) Write(p []byte) (int, error) {
 // resolving returns the key in the queue's table of jobs for resolving the doubts of a run. It differs from the
 // key of the run itself, whose job may not have been removed yet although the run has ended.
 func resolving(r *record.Run) string { return "doubts of " + r.ID }
+
+// WorkspaceDoubts are the operations in doubt of a workspace.
+type WorkspaceDoubts struct {
+	*Overview
+	// By is the run that left them.
+	By         *record.Run
+	Operations []record.Doubt
+	// More is the number of operations that are not listed.
+	More int
+}
+
+// OfOrganization returns the workspaces of an organization with operations in doubt.
+func (s *Doubts) OfOrganization(a *rights.Actor, organization string) (out []WorkspaceDoubts, err error) {
+	all, err := s.workspaces.Overviews(a, organization, WorkspaceFilter{})
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range all {
+		if v.Attention != HasDoubts {
+			continue
+		}
+		d, err := s.doubts(v)
+		if err != nil {
+			return nil, tables.Translated(err)
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// OfWorkspace returns the operations in doubt of a workspace.
+func (s *Doubts) OfWorkspace(a *rights.Actor, workspace string) (d WorkspaceDoubts, err error) {
+	v, err := s.workspaces.OverviewOf(a, workspace)
+	switch {
+	case err != nil:
+		return d, err
+	case !rights.ReadRuns.Has(v.Permissions):
+		return d, tables.Forbidden("you are not allowed to %s", rights.ReadRuns.What)
+	case v.Attention != HasDoubts:
+		return WorkspaceDoubts{Overview: v}, nil
+	}
+	d, err = s.doubts(v)
+	return d, tables.Translated(err)
+}
+
+func (s *Doubts) doubts(v *Overview) (d WorkspaceDoubts, err error) {
+	d = WorkspaceDoubts{Overview: v, By: v.Run, Operations: v.Doubts, More: v.MoreDoubts}
+	if len(v.Doubts) == 0 { // the run was abandoned, and no later run has looked
+		d.Operations, d.More, err = s.doubtful(v.Run)
+		return d, err
+	}
+	return d, s.store.View(func(tx *store.Tx) error {
+		d.By, err = tables.Runs.Get(tx,
+			v.WorkspaceView.DoubtsOf)
+		return err
+	})
+}
+
+// doubtful reads the operations in doubt from the timeline of an apply.
+func (s *Doubts) doubtful(r *record.Run) (out []record.Doubt, more int, err error) {
+	m, err := s.timelines.model(r.Apply.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, 0, nil // the run was abandoned before it had a timeline
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	for i := range m.Vertices {
+		v := &m.Vertices[i]
+		if !inDoubt(v) {
+			continue
+		}
+		if len(out) == record.MaxDoubts {
+			more++
+			continue
+		}
+		out = append(out, record.Doubt{Address: v.Address, Operation: v.Action, Reason: v.Doubtful, Worker: v.Worker})
+	}
+	return out, more, nil
+}

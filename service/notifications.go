@@ -26,7 +26,6 @@ const maxRecipients = 50
 // Notifications are the notification configurations of workspaces, and the notifications that wait to be sent.
 type Notifications struct {
 	*shared
-	tokens   *accounts.Tokens
 	mail     bool
 	outgoing chan struct{} // contains a value when there are notifications to send
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/millipede-iac/millipede/service/outline"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
@@ -78,4 +79,29 @@ func (s *Plans) wholeJSON(ctx context.Context, r *record.Run) ([]byte, error) {
 			"error", err)
 	}
 	return data, nil
+}
+
+// Outline returns the changes of a run's plan, without values. The error is ErrNotFound until there is a
+// plan.
+func (s *Plans) Outline(a *rights.Actor, run string) (*outline.Plan, error) {
+	v, err := s.runs.Find(a, run)
+	if err != nil {
+		return nil, err
+	}
+	if v.Plan.Status != record.PhaseFinished {
+		return nil, tables.NotFound("the run %s has no plan", run)
+	}
+	p, err := s.outlines.planOutline(&v.Run)
+	return p, tables.Translated(err)
+}
+
+// Change returns the JSON of one change of a plan, from the redacted document. o is an object of the plan's
+// outline.
+func (s *Plans) Change(a *rights.Actor, run string, o *outline.Object) ([]byte, error) {
+	v, err := s.runs.Find(a, run)
+	if err != nil {
+		return nil, err
+	}
+	data, err := s.store.ReadPart(planRedactedFile(&v.Run), o.Start, o.Size)
+	return data, tables.Translated(err)
 }

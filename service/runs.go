@@ -111,48 +111,6 @@ func (s *Runs) same(tx *store.Tx, a *rights.Actor, w *record.Workspace, r *recor
 	return nil
 }
 
-// makeRun records a new run.
-func (s *transitions) makeRun(tx *store.Tx, w *record.Workspace, r *record.Run) (*record.Run, error) {
-	number, err := tx.Next("run")
-	if err != nil {
-		return nil, err
-	}
-	run := *r
-	run.ID, run.Workspace, run.Organization, run.Number = tables.NewID("run"), w.ID, w.Organization, number
-	run.Status, run.CreatedAt, run.EngineVersion = record.Pending, s.now().UTC(), s.version
-	run.Plan = record.Phase{ID: tables.NewID("plan"), Status: record.PhasePending, LogSecret: tables.NewSecret()}
-	run.Apply = record.Phase{ID: tables.NewID("apply"), Status: record.PhasePending, LogSecret: tables.NewSecret()}
-	run.Times = map[record.RunStatus]time.Time{record.Pending: run.CreatedAt}
-	run.Structured = run.Structured && w.Structured
-	if err := tables.Runs.Put(tx, &run); err != nil {
-		return nil, err
-	}
-	if err := s.Remark(tx, &run, "created", "", run.CreatedBy); err != nil {
-		return nil, err
-	}
-	if !run.PlanOnly && !run.SavePlan && w.CurrentRun == "" {
-		w.CurrentRun = run.ID
-		if err := tables.Workspaces.Put(tx, w); err != nil {
-			return nil, err
-		}
-	}
-	if err := s.notifications.notify(tx, &run, "run:created", "Run Created", run.CreatedBy); err != nil {
-		return nil, err
-	}
-	tx.After(func() {
-		s.became(run.Status)
-		s.queue.Changed(run.ID)
-	})
-	return &run, nil
-}
-
-// Remark adds an entry to the history of a run.
-func (s *transitions) Remark(tx *store.Tx, r *record.Run, action, description, actor string) error {
-	return tables.RunNotes.Put(tx, &record.RunNote{
-		ID: tables.NewID("re"), Run: r.ID, Action: action, Description: description, Actor: actor, CreatedAt: s.now().UTC(),
-	})
-}
-
 // RunView is a run with its workspace, and the actor's rights there.
 type RunView struct {
 	record.Run

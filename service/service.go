@@ -134,31 +134,31 @@ func New(o Options) (*Service, error) {
 	return s, s.recover()
 }
 
-// assemble makes the parts of a service, and connects them.
+// assemble makes the parts of a service, and connects them. Some parts know each other, so that they are connected after
+// both are made.
 func assemble(o *Options) *Service {
 	c := &shared{store: o.Store, now: o.Now, log: o.Logger, stream: events.New(o.Now),
 		audit: &audit.Log{Store: o.Store, Now: o.Now}}
 	s := &Service{shared: c, opts: *o, outlines: newOutlines(c)}
 	s.VariableSets = &VariableSets{shared: c}
 	s.Accounts = accounts.New(o.Store, o.Now, o.Logger, c.audit, organizationWorkspaces{s.VariableSets})
-	s.Notifications = &Notifications{shared: c, tokens: s.Tokens, mail: o.Mail, outgoing: make(chan struct{}, 1)}
-	s.transitions = &transitions{shared: c, notifications: s.Notifications, became: o.Became,
-		version: o.Version}
+	s.Notifications = &Notifications{shared: c, mail: o.Mail, outgoing: make(chan struct{}, 1)}
+	s.transitions = &transitions{shared: c, notifications: s.Notifications, became: o.Became, version: o.Version}
 	s.Logs = newLogs(c)
-	phases := &phases{shared: c, engine: o.Engine, host: o.Host, tokens: s.Tokens, outlines: s.outlines}
+	carriers := &phases{shared: c, engine: o.Engine, host: o.Host, tokens: s.Tokens, outlines: s.outlines}
 	q := queue.New(queue.Options{Store: o.Store, Now: o.Now, Log: o.Logger, Plans: o.Plans, Applies: o.Applies,
-		Transitions: s.transitions, Phases: phases, Logs: phaseLogs{s.Logs, o.Version}, Tell: c.tell})
-	s.queue, s.transitions.queue, phases.queue, s.Logs.queue = q, q, q, q
+		Transitions: s.transitions, Phases: carriers, Logs: phaseLogs{s.Logs, o.Version}, Tell: c.tell})
+	s.queue, s.transitions.queue, carriers.queue, s.Logs.queue = q, q, q, q
 	s.Runs = &Runs{shared: c, queue: q, transitions: s.transitions, forceCancelAfter: o.ForceCancelAfter}
 	s.Logs.runs = s.Runs
 	s.Timelines = &Timelines{shared: c, runs: s.Runs}
 	s.Pools = &Pools{shared: c, capacity: o.Capacity, runs: s.Runs, timelines: s.Timelines}
 	s.Runs.pools = s.Pools
 	s.Identity = &Identity{shared: c, host: o.Host, renewIdentity: o.RenewIdentity}
-	phases.identity, phases.timelines = s.Identity, s.Timelines
+	carriers.identity, carriers.timelines = s.Identity, s.Timelines
 	s.Drift = &Drift{shared: c, notifications: s.Notifications, outlines: s.outlines, runs: s.Runs}
 	s.watcher = newWatcher(c, o.WatchReads)
-	s.watcher.drift, s.watcher.outlines, s.watcher.phases, s.watcher.queue = s.Drift, s.outlines, phases, q
+	s.watcher.drift, s.watcher.outlines, s.watcher.phases, s.watcher.queue = s.Drift, s.outlines, carriers, q
 	s.watcher.engine = o.Engine
 	s.outlines.drift, s.outlines.queue = s.Drift, q
 	s.Workspaces = &Workspaces{shared: c, drift: s.Drift, runs: s.Runs, queue: q, transitions: s.transitions,
@@ -168,8 +168,8 @@ func assemble(o *Options) *Service {
 	s.Configurations = &Configurations{shared: c, maxConfiguration: o.MaxConfiguration, queue: q,
 		transitions: s.transitions, uploads: uploads}
 	s.States = &States{shared: c, users: s.Users, outlines: s.outlines, maxState: o.MaxState, uploads: uploads}
-	s.Objects = &Objects{shared: c, engine: o.Engine, phases: phases, queue: q, transitions: s.transitions}
-	s.Doubts = &Doubts{shared: c, engine: o.Engine, phases: phases, queue: q, transitions: s.transitions,
+	s.Objects = &Objects{shared: c, engine: o.Engine, phases: carriers, queue: q, transitions: s.transitions}
+	s.Doubts = &Doubts{shared: c, engine: o.Engine, phases: carriers, queue: q, transitions: s.transitions,
 		timelines: s.Timelines, workspaces: s.Workspaces}
 	s.Halts = &Halts{shared: c, queue: q}
 	s.RunTriggers = &RunTriggers{shared: c}
