@@ -65,7 +65,7 @@ func TestOnlyWhoMayApplyResolvesADoubt(t *testing.T) {
 	w, _ := doubting(t, h)
 	res := work.Resolution{Address: "fleet_vm.a", ID: "vm-1"}
 	for role, allowed := range map[string]bool{"read": false, "plan": false, "write": true} {
-		err := h.Doubts.Resolve(t.Context(), member(t, h, "the-"+role, role, w.ID), w.ID, res)
+		err := h.Doubts.Resolve(t.Context(), h.Member("the-"+role, role, w.ID), w.ID, res)
 		if allowed != (err == nil) || !allowed && !errors.Is(err, tables.ErrForbidden) {
 			t.Errorf("%s: %v", role, err)
 		}

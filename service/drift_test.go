@@ -360,7 +360,7 @@ func TestWhoMaySeeDriftAndWhoMayWatch(t *testing.T) {
 		"read": {see: true}, "plan": {see: true, plan: true}, "write": {see: true, plan: true},
 		"admin": {true, true, true},
 	} {
-		a := member(t, x.Harness, role, role, x.w.ID)
+		a := x.Member(role, role, x.w.ID)
 		_, err := x.Drift.Watched(a, x.w.ID)
 		if (err == nil) != may.see {
 			t.Errorf("%s sees drift: %v", role, err)

@@ -107,7 +107,7 @@ func TestAnEmergencyStopsWhatRunsAndItGoesOnAfterwards(t *testing.T) {
 func TestWhoMayNotAdministerHaltsNothing(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
-	writer, admin := member(t, h, "ann", "write", w.ID), member(t, h, "bob", "admin", w.ID)
+	writer, admin := h.Member("ann", "write", w.ID), h.Member("bob", "admin", w.ID)
 	halt := record.Halt{Reason: "r"}
 	if err := h.Halts.Halt(writer, w.ID, halt); !errors.Is(err, tables.ErrForbidden) {
 		t.Errorf("somebody with the role write drains the workspace: %v", err)
@@ -135,7 +135,7 @@ func TestADrainedPoolGetsNothingNewAlsoAfterARestartAndRunsSayThatTheyWaitForIt(
 		return h.Capacity.Drained
 	}
 	w := h.NewWorkspace("one")
-	admin := member(t, h, "bob", "admin", w.ID)
+	admin := h.Member("bob", "admin", w.ID)
 	ctx := t.Context()
 	if err := h.Pools.Drain(ctx, admin, "eu", "r"); !errors.Is(err, tables.ErrForbidden) {
 		t.Errorf("the administrator of a workspace drains a pool: %v", err)

@@ -90,7 +90,7 @@ func TestObjectsAreChangedOnlyWhereRunsLockThemAndByThoseWhoMay(t *testing.T) {
 	refused(w.ID, "between 0 and 60", work.ObjectChange{Wait: 61})
 	h.Await(h.NewRun(w, func(r *record.Run) { r.AutoApply = true }).ID, record.Applied)
 	for role, allowed := range map[string]bool{"read": false, "plan": false, "write": true} {
-		err := h.Objects.Change(t.Context(), member(t, h, "the-"+role, role, w.ID), w.ID, work.ObjectChange{})
+		err := h.Objects.Change(t.Context(), h.Member("the-"+role, role, w.ID), w.ID, work.ObjectChange{})
 		if allowed != (err == nil) || !allowed && !errors.Is(err, tables.ErrForbidden) {
 			t.Errorf("%s: %v", role, err)
 		}

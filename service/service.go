@@ -134,8 +134,8 @@ func New(o Options) (*Service, error) {
 	return s, s.recover()
 }
 
-// assemble makes the parts of a service, and connects them. Some parts know each other, so that they are connected after
-// both are made.
+// assemble makes the parts of a service, and connects them. Some parts know each other, so that they are connected
+// after both are made.
 func assemble(o *Options) *Service {
 	c := &shared{store: o.Store, now: o.Now, log: o.Logger, stream: events.New(o.Now),
 		audit: &audit.Log{Store: o.Store, Now: o.Now}}

@@ -29,7 +29,7 @@ func TestADeletionByForceEndsPlansFirst(t *testing.T) {
 	w := h.NewWorkspace("one")
 	first, second := h.NewRun(w, nil), h.NewRun(w, nil) // the second plans as soon as the first is canceled
 	<-begun
-	planner := member(t, h, "planner", "plan", w.ID)
+	planner := h.Member("planner", "plan", w.ID)
 	if err := h.Workspaces.Remove(t.Context(), planner, w.ID); !errors.Is(err, tables.ErrForbidden) {
 		t.Errorf("deletion by somebody who may only plan: %v", err)
 	}

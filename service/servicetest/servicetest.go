@@ -276,6 +276,30 @@ func (h *Harness) Actor(token string) *rights.Actor {
 	return a
 }
 
+// Member creates a user with a token, in a team with a role on a workspace or a project, and returns the user.
+func (h *Harness) Member(name, role, on string) *rights.Actor {
+	h.t.Helper()
+	u, err := h.Users.Create(h.Admin, name, "", false)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	team, err := h.Teams.Create(h.Admin, record.Team{Organization: "acme", Name: "team-" + name})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := h.Teams.ChangeMembers(h.Admin, team.ID, []string{name}, false); err != nil {
+		h.t.Fatal(err)
+	}
+	if _, err := h.TeamAccess.Create(h.Admin, record.Access{Team: team.ID, On: on, Role: role}); err != nil {
+		h.t.Fatal(err)
+	}
+	token, _, err := h.Tokens.Create(h.Admin, record.TokenUser, u.ID, "", time.Time{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return h.Actor(token)
+}
+
 // Ptr returns a pointer to a value.
 func Ptr[T any](v T) *T { return &v }
 
