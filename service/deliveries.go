@@ -19,14 +19,8 @@ const triggerDoubt = "run:in_doubt"
 // triggers are the events that a notification can be about: those of the API, and one of our own.
 var triggers = []string{
 	"run:created", "run:planning", "run:needs_attention", "run:applying", "run:completed", "run:errored", triggerDoubt,
-	TriggerDrift, TriggerUnread,
+	record.TriggerDrift, record.TriggerUnread,
 }
-
-// The triggers of watching for drift, named as the API names those of its assessments.
-const (
-	TriggerDrift  = "assessment:drifted" // objects differ from the state
-	TriggerUnread = "assessment:failed"  // objects could not be read
-)
 
 // triggerOf returns the trigger that belongs to the status of a run, and the message of its notification; both
 // are empty if the status has no notification.

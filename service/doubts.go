@@ -271,6 +271,9 @@ func (l *limited) problem() error {
 	return tables.Conflict("%s", strings.TrimSpace(text))
 }
 
+// String returns what was kept.
+func (l *limited) String() string { return l.text.String() }
+
 // Write implements io.Writer. It accepts all bytes.
 func (l *limited) Write(p []byte) (int, error) {
 	l.text.Write(p[:min(len(p), max(0, l.most-l.text.Len()))])

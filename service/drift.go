@@ -1,11 +1,15 @@
 package service
 
 import (
+	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"time"
 
+	"github.com/millipede-iac/millipede/service/outline"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
@@ -13,13 +17,39 @@ import (
 	"github.com/millipede-iac/millipede/service/work"
 )
 
-// Drift has what was found in workspaces that are watched for drift: objects that differ from the state.
-type Drift struct {
-	*shared
-	notifications *Notifications
-	runs          *Runs
-	outlines      *outlines
+// driftOutlines has the outlines of states and plans.
+type driftOutlines interface {
+	State(v *record.StateVersion) (*outline.State, error)
+	Plan(r *record.Run) (*outline.Plan, error)
 }
+
+// driftOptions are what watching for drift needs. All are required.
+type driftOptions struct {
+	Store  *store.Store
+	Now    func() time.Time
+	Log    *slog.Logger
+	Engine work.Engine
+	// Reads is how many objects are read at the same time.
+	Reads    int
+	Outlines driftOutlines
+	// Work calls fn with the job of an engine that works with the configuration and the variables of a run. The output
+	// of the engine goes to the log.
+	Work func(ctx context.Context, r *record.Run, log io.Writer, fn func(*work.Job) error) error
+	// PlansWait reports whether plans wait for others: then no batch begins.
+	PlansWait func() bool
+	// Deliver records the deliveries of a notification to the receivers of a workspace.
+	Deliver func(tx *store.Tx, workspace string, d record.Delivery) error
+	// Changed publishes the change of a workspace once it is committed.
+	Changed func(tx *store.Tx, w *record.Workspace)
+	// CreateRun queues a run of a workspace.
+	CreateRun func(a *rights.Actor, workspace string, r record.Run) (*record.Run, error)
+}
+
+// Drift has what was found in workspaces that are watched for drift: objects that differ from the state.
+type Drift struct{ o driftOptions }
+
+// newDrift returns the findings in the store.
+func newDrift(o driftOptions) *Drift { return &Drift{o} }
 
 // noteBatch records the result of reading a batch. The state may have changed since the batch was chosen: the
 // result is discarded for an object that has changed in the state, and for one that a running apply may change.
@@ -32,12 +62,12 @@ func (s *Drift) noteBatch(b *batch, found []work.Found, failure string) error {
 	if err != nil {
 		return err
 	}
-	moment := s.now().UTC()
+	moment := s.o.Now().UTC()
 	byAddress := map[string]work.Found{}
 	for _, f := range found {
 		byAddress[f.Address] = f
 	}
-	return s.store.Update(func(tx *store.Tx) error {
+	return s.o.Store.Update(func(tx *store.Tx) error {
 		w, err := tables.Workspaces.Get(tx, b.workspace.ID)
 		if err != nil || w.DriftPeriod == 0 {
 			return err
@@ -85,7 +115,7 @@ func (s *Drift) noteBatch(b *batch, found []work.Found, failure string) error {
 			return err
 		}
 		if fresh > 0 || dropped || failed || before != len(known.Drifted) {
-			s.tellAfter(tx, w)
+			s.o.Changed(tx, w)
 		}
 		return tables.Watches.Put(tx, known)
 	})
@@ -118,23 +148,23 @@ func (s *Drift) notify(tx *store.Tx, known *record.Watch, drifted, failed bool) 
 	n := len(known.Drifted) + known.More
 	d := record.Delivery{Drifted: n, Undrifted: max(0, known.Objects-n)}
 	if failed {
-		d.Trigger, d.Message = TriggerUnread, "Assessment Failed"
-		if err := s.notifications.deliver(tx, known.Workspace, d); err != nil {
+		d.Trigger, d.Message = record.TriggerUnread, "Assessment Failed"
+		if err := s.o.Deliver(tx, known.Workspace, d); err != nil {
 			return err
 		}
 	}
 	if !drifted {
 		return nil
 	}
-	d.Trigger, d.Message = TriggerDrift, "Drift Detected"
-	return s.notifications.deliver(tx, known.Workspace, d)
+	d.Trigger, d.Message = record.TriggerDrift, "Drift Detected"
+	return s.o.Deliver(tx, known.Workspace, d)
 }
 
 // touched returns a function that reports whether an apply that ran while a batch was read has changed, or may
 // have changed, the object at an address.
 func (s *Drift) touched(b *batch) (func(address string) bool, error) {
 	var applies []*record.Run
-	err := s.store.View(func(tx *store.Tx) error {
+	err := s.o.Store.View(func(tx *store.Tx) error {
 		for _, id := range tables.Runs.Newest(tx, "workspace", maxWatchedWith, b.workspace.ID) {
 			r, err := tables.Runs.Get(tx, id)
 			if err != nil {
@@ -151,7 +181,7 @@ func (s *Drift) touched(b *batch) (func(address string) bool, error) {
 	}
 	all := map[string]bool{}
 	for _, r := range applies {
-		p, err := s.outlines.planOutline(r)
+		p, err := s.o.Outlines.Plan(r)
 		if err != nil {
 			return func(string) bool { return true }, nil //nolint:nilerr // its changes are unknown
 		}
@@ -166,7 +196,7 @@ func (s *Drift) touched(b *batch) (func(address string) bool, error) {
 // have them already.
 func (s *Drift) currentSums(workspace string, b *batch) (map[string]uint64, error) {
 	var v *record.StateVersion
-	err := s.store.View(func(tx *store.Tx) error {
+	err := s.o.Store.View(func(tx *store.Tx) error {
 		w, err := tables.Workspaces.Get(tx, workspace)
 		if err == nil && w.CurrentState != "" {
 			v, err = tables.StateVersions.Get(tx, w.CurrentState)
@@ -181,7 +211,7 @@ func (s *Drift) currentSums(workspace string, b *batch) (map[string]uint64, erro
 	case b != nil && v.ID == b.state:
 		return b.sums, nil
 	}
-	o, err := s.outlines.stateOutline(v)
+	o, err := s.o.Outlines.State(v)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +221,7 @@ func (s *Drift) currentSums(workspace string, b *batch) (map[string]uint64, erro
 // settle discards the findings about objects that a new version of a state no longer has, or has changed.
 func (s *Drift) settle(v *record.StateVersion) error {
 	var known *record.Watch
-	err := s.store.View(func(tx *store.Tx) (err error) { known, err = tables.Watches.Get(tx, v.Workspace); return err })
+	err := s.o.Store.View(func(tx *store.Tx) (err error) { known, err = tables.Watches.Get(tx, v.Workspace); return err })
 	if errors.Is(err, store.ErrNotFound) || err == nil && len(known.Drifted) == 0 {
 		return nil
 	}
@@ -202,7 +232,7 @@ func (s *Drift) settle(v *record.StateVersion) error {
 	if err != nil {
 		return err
 	}
-	return s.store.Update(func(tx *store.Tx) error {
+	return s.o.Store.Update(func(tx *store.Tx) error {
 		known, err := tables.Watches.Get(tx, v.Workspace)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil
@@ -217,7 +247,7 @@ func (s *Drift) settle(v *record.StateVersion) error {
 		if err != nil {
 			return err
 		}
-		s.tellAfter(tx, w)
+		s.o.Changed(tx, w)
 		return tables.Watches.Put(tx, known)
 	})
 }
@@ -226,7 +256,7 @@ func (s *Drift) settle(v *record.StateVersion) error {
 func (s *Drift) drop(tx *store.Tx, workspace string) error {
 	tx.After(func() {
 		if err := os.RemoveAll(s.watchDir(workspace)); err != nil { // the next start of the service removes it
-			s.log.Warn("cannot remove an unused directory", "workspace", workspace, "error", err)
+			s.o.Log.Warn("cannot remove an unused directory", "workspace", workspace, "error", err)
 		}
 	})
 	if _, err := tables.Watches.Get(tx, workspace); errors.Is(err, store.ErrNotFound) {
@@ -249,7 +279,7 @@ type Watched struct {
 
 // Watched returns the result of watching a workspace for drift. The actor needs the right to read the state.
 func (s *Drift) Watched(a *rights.Actor, workspace string) (out *Watched, err error) {
-	err = s.store.View(func(tx *store.Tx) error {
+	err = s.o.Store.View(func(tx *store.Tx) error {
 		w, err := a.Allowed(tx, workspace, rights.ReadState)
 		if err != nil {
 			return err
@@ -288,7 +318,7 @@ func driftCount(tx *store.Tx, w *record.Workspace) (int, error) {
 // TakeOver makes a refresh-only run of the current configuration, which writes the drift of the objects into
 // the state. The actor needs the rights that any run needs.
 func (s *Drift) TakeOver(a *rights.Actor, workspace string) (*record.Run, error) {
-	return s.runs.Create(a, workspace, record.Run{Refresh: true, RefreshOnly: true, Source: record.SourceAPI,
+	return s.o.CreateRun(a, workspace, record.Run{Refresh: true, RefreshOnly: true, Source: record.SourceAPI,
 		Message: "Take over what has drifted"})
 }
 
@@ -302,7 +332,7 @@ type WatchTally struct {
 
 // Tally returns the totals of watching for drift.
 func (s *Drift) Tally() (t WatchTally, err error) {
-	err = s.store.View(func(tx *store.Tx) error {
+	err = s.o.Store.View(func(tx *store.Tx) error {
 		for known, err := range tables.Watches.All(tx) {
 			if err != nil {
 				return err

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service/outline"
-	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
@@ -36,15 +35,8 @@ const (
 
 // watcher reads all objects of the workspaces with a drift period, in batches.
 type watcher struct {
-	*shared
-	drift    *Drift
-	engine   work.Engine
-	outlines *outlines
-	phases   *phases
-	queue    *queue.Queue
-	// watchReads is how many objects are read at the same time.
-	watchReads int
-
+	o       driftOptions
+	drift   *Drift
 	wakeups chan struct{}
 	jobs    sync.WaitGroup
 
@@ -52,8 +44,8 @@ type watcher struct {
 	busy map[string]time.Time // workspaces with a batch in progress, and its start
 }
 
-func newWatcher(c *shared, reads int) *watcher {
-	return &watcher{shared: c, watchReads: reads, wakeups: make(chan struct{}, 1), busy: map[string]time.Time{}}
+func newWatcher(d *Drift) *watcher {
+	return &watcher{o: d.o, drift: d, wakeups: make(chan struct{}, 1), busy: map[string]time.Time{}}
 }
 
 func (x *watcher) wake() {
@@ -78,7 +70,7 @@ func (x *watcher) run(ctx context.Context) {
 		}
 		watches, err := x.advance(ctx)
 		if err != nil {
-			x.log.Error("cannot read the watched workspaces; will retry", "error", err)
+			x.o.Log.Error("cannot read the watched workspaces; will retry", "error", err)
 		}
 		if watches || err != nil {
 			timer.Reset(watchTick)
@@ -95,9 +87,9 @@ type due struct {
 // advance starts the due batches, the ones that are due for the longest first. watches reports whether any
 // workspace is watched.
 func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
-	now := x.now()
+	now := x.o.Now()
 	var list []due
-	err = x.store.View(func(tx *store.Tx) error {
+	err = x.o.Store.View(func(tx *store.Tx) error {
 		for w, err := range tables.Workspaces.LookThrough(tx) {
 			if err != nil {
 				return err
@@ -118,7 +110,7 @@ func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
 		}
 		return nil
 	})
-	if err != nil || len(list) == 0 || x.queue.PlansWait() {
+	if err != nil || len(list) == 0 || x.o.PlansWait() {
 		return watches, err
 	}
 	slices.SortFunc(list, func(a, b due) int {
@@ -132,7 +124,7 @@ func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
 		if err != nil || b == nil {
 			x.leave(d.workspace)
 			if err != nil {
-				x.log.Error("cannot watch a workspace at present", "workspace", d.workspace, "error", err)
+				x.o.Log.Error("cannot watch a workspace at present", "workspace", d.workspace, "error", err)
 			}
 			continue
 		}
@@ -150,10 +142,10 @@ func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
 func (x *watcher) take(workspace string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if _, is := x.busy[workspace]; is || len(x.busy) >= min(batchesAtOnce, x.watchReads) {
+	if _, is := x.busy[workspace]; is || len(x.busy) >= min(batchesAtOnce, x.o.Reads) {
 		return false
 	}
-	x.busy[workspace] = x.now()
+	x.busy[workspace] = x.o.Now()
 	return true
 }
 
@@ -198,9 +190,9 @@ type batch struct {
 
 // choose returns the next batch of a workspace; nil if the workspace cannot be read at present.
 func (x *watcher) choose(id string) (*batch, error) {
-	b := &batch{began: x.now().UTC()}
+	b := &batch{began: x.o.Now().UTC()}
 	var v *record.StateVersion
-	err := x.store.View(func(tx *store.Tx) error {
+	err := x.o.Store.View(func(tx *store.Tx) error {
 		w, err := tables.Workspaces.Get(tx, id)
 		if err != nil {
 			return err
@@ -227,7 +219,7 @@ func (x *watcher) choose(id string) (*batch, error) {
 	if err != nil || v == nil {
 		return nil, err
 	}
-	o, err := x.outlines.stateOutline(v)
+	o, err := x.o.Outlines.State(v)
 	if err != nil {
 		return nil, err
 	}
@@ -322,16 +314,16 @@ func (x *watcher) read(ctx context.Context, b *batch) {
 	var err error
 	said := &limited{most: maxWatchLog}
 	if len(b.addresses) > 0 {
-		each := max(1, x.watchReads/batchesAtOnce)
-		_, err = x.phases.work(ctx, b.run, &queue.Job{}, said, false, func(job *work.Job) (any, error) {
+		each := max(1, x.o.Reads/batchesAtOnce)
+		err = x.o.Work(ctx, b.run, said, func(job *work.Job) error {
 			job.Structured = false
 			job.Kept = filepath.Join(x.drift.watchDir(b.workspace.ID), b.run.Configuration)
 			if err := onlyKept(job.Kept); err != nil {
-				return nil, err
+				return err
 			}
 			var err error
-			found, err = x.engine.Watch(ctx, job, b.addresses, each)
-			return nil, err
+			found, err = x.o.Engine.Watch(ctx, job, b.addresses, each)
+			return err
 		})
 	}
 	if ctx.Err() != nil {
@@ -340,19 +332,19 @@ func (x *watcher) read(ctx context.Context, b *batch) {
 	failure := ""
 	if err != nil {
 		if failure = err.Error(); errors.Is(err, work.ErrReported) {
-			failure = strings.TrimSpace(said.text.String())
+			failure = strings.TrimSpace(said.String())
 		}
 		failure = strings.ToValidUTF8(failure[:min(len(failure), maxWatchLog)], "")
 	}
 	if err := x.drift.noteBatch(b, found, failure); err != nil && !errors.Is(err, store.ErrNotFound) {
-		x.log.Error("cannot record the result of a batch; will read it again", "workspace", b.workspace.ID,
+		x.o.Log.Error("cannot record the result of a batch; will read it again", "workspace", b.workspace.ID,
 			"error", err)
 	}
 }
 
 // watchDir returns the directory in which the configuration for watching a workspace is kept.
 func (s *Drift) watchDir(workspace string) string {
-	return filepath.Join(s.store.Dir(), "scratch", "watch-"+workspace)
+	return filepath.Join(s.o.Store.Dir(), "scratch", "watch-"+workspace)
 }
 
 // onlyKept removes the directories of other configurations beside the kept one.

@@ -129,7 +129,7 @@ func outlined[T any](s *outlines, name string, decode func([]byte) (*T, error), 
 	return v, nil
 }
 
-func (s *outlines) planOutline(r *record.Run) (*outline.Plan, error) {
+func (s *outlines) Plan(r *record.Run) (*outline.Plan, error) {
 	return outlined(s, planOutlineFile(r), outline.DecodePlan, func() (*outline.Plan, error) {
 		return readOutline(s, planRedactedFile(r), outline.ReadPlan)
 	}, func(p *outline.Plan) int { return len(p.Changes) + len(p.Drift) })
@@ -147,9 +147,9 @@ func readOutline[T any](s *outlines, file string, read func(io.Reader) (*T, erro
 // maxBack bounds how many earlier versions are outlined at once to find out when objects last changed.
 const maxBack = 50
 
-// stateOutline returns the outline of a version, which is based on the outline of the version before. Missing
+// State returns the outline of a version, which is based on the outline of the version before. Missing
 // outlines of earlier versions are made, up to maxBack; changes before those are unknown.
-func (s *outlines) stateOutline(v *record.StateVersion) (*outline.State, error) {
+func (s *outlines) State(v *record.StateVersion) (*outline.State, error) {
 	chain := []*record.StateVersion{v}
 	err := s.store.View(func(tx *store.Tx) error {
 		behind := false
@@ -234,7 +234,7 @@ func (s *outlines) masks(v *record.StateVersion, o *outline.Object) ([]string, b
 		return nil, false
 	}
 	for _, r := range candidates {
-		p, err := s.planOutline(r)
+		p, err := s.Plan(r)
 		if err != nil {
 			continue
 		}
@@ -269,7 +269,7 @@ func (s *outlines) enqueueStateOutline(version string) {
 		var v *record.StateVersion
 		err := s.store.View(func(tx *store.Tx) (err error) { v, err = tables.StateVersions.Get(tx, version); return err })
 		if err == nil && !v.Encrypted && v.Status == record.StateFinalized {
-			if _, err = s.stateOutline(v); err == nil {
+			if _, err = s.State(v); err == nil {
 				err = s.drift.settle(v)
 			}
 		}

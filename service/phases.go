@@ -100,7 +100,7 @@ func (s *phases) Run(leaving, stopping context.Context, r *record.Run, j *queue.
 			if s.queue.PlansWait() {
 				return nil // no outline now, because users wait; it is made when it is requested
 			}
-			_, err := s.outlines.planOutline(r)
+			_, err := s.outlines.Plan(r)
 			return err
 		})
 		return planned, nil
@@ -132,6 +132,12 @@ func (s *phases) work(stopping context.Context, r *record.Run, j *queue.Job, log
 	defer renewal.Wait()
 	defer end()
 	return fn(job)
+}
+
+// read calls fn with a job that reads objects with the configuration and the variables of a run.
+func (s *phases) read(ctx context.Context, r *record.Run, log io.Writer, fn func(*work.Job) error) error {
+	_, err := s.work(ctx, r, &queue.Job{}, log, false, func(j *work.Job) (any, error) { return nil, fn(j) })
+	return err
 }
 
 // applies reports whether a run is applying, or will continue to apply. It returns true if the run cannot be

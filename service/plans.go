@@ -91,7 +91,7 @@ func (s *Plans) Outline(a *rights.Actor, run string) (*outline.Plan, error) {
 	if v.Plan.Status != record.PhaseFinished {
 		return nil, tables.NotFound("the run %s has no plan", run)
 	}
-	p, err := s.outlines.planOutline(&v.Run)
+	p, err := s.outlines.Plan(&v.Run)
 	return p, tables.Translated(err)
 }
 

@@ -42,7 +42,7 @@ func (s *States) Resources(a *rights.Actor, workspace string) (out []*Resource, 
 	if err != nil || v == nil || v.Encrypted {
 		return nil, tables.Translated(err)
 	}
-	o, err := s.outlines.stateOutline(v)
+	o, err := s.outlines.State(v)
 	if err != nil {
 		return nil, tables.Translated(err)
 	}

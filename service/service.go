@@ -156,10 +156,10 @@ func assemble(o *Options) *Service {
 	s.Runs.pools = s.Pools
 	s.Identity = &Identity{shared: c, host: o.Host, renewIdentity: o.RenewIdentity}
 	carriers.identity, carriers.timelines = s.Identity, s.Timelines
-	s.Drift = &Drift{shared: c, notifications: s.Notifications, outlines: s.outlines, runs: s.Runs}
-	s.watcher = newWatcher(c, o.WatchReads)
-	s.watcher.drift, s.watcher.outlines, s.watcher.phases, s.watcher.queue = s.Drift, s.outlines, carriers, q
-	s.watcher.engine = o.Engine
+	s.Drift = newDrift(driftOptions{Store: o.Store, Now: o.Now, Log: o.Logger, Engine: o.Engine, Reads: o.WatchReads,
+		Outlines: s.outlines, Work: carriers.read, PlansWait: q.PlansWait, Deliver: s.Notifications.deliver,
+		Changed: c.tellAfter, CreateRun: s.Runs.Create})
+	s.watcher = newWatcher(s.Drift)
 	s.outlines.drift, s.outlines.queue = s.Drift, q
 	s.Workspaces = &Workspaces{shared: c, drift: s.Drift, runs: s.Runs, queue: q, transitions: s.transitions,
 		watcher: s.watcher}

@@ -19,7 +19,7 @@ func (s *States) Outline(a *rights.Actor, id string) (*outline.State, *record.St
 	if err != nil {
 		return nil, nil, tables.Translated(err)
 	}
-	o, err := s.outlines.stateOutline(v)
+	o, err := s.outlines.State(v)
 	return o, v, tables.Translated(err)
 }
 

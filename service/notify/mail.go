@@ -139,7 +139,7 @@ func (s *Sender) text(o service.Outgoing) string {
 	line("Run", o.Run.ID)
 	line("Status", string(o.Delivery.Status))
 	line("Message", o.Run.Message)
-	if d := o.Delivery; d.Trigger == service.TriggerDrift {
+	if d := o.Delivery; d.Trigger == record.TriggerDrift {
 		line("Drifted", fmt.Sprintf("%d of %d objects", d.Drifted, d.Drifted+d.Undrifted))
 	}
 	line("Details", s.page(o))

@@ -250,7 +250,7 @@ func (s *Sender) page(o service.Outgoing) string {
 	switch {
 	case o.Run.ID != "":
 		return workspace + "/runs/" + o.Run.ID
-	case o.Delivery.Trigger == service.TriggerDrift, o.Delivery.Trigger == service.TriggerUnread:
+	case o.Delivery.Trigger == record.TriggerDrift, o.Delivery.Trigger == record.TriggerUnread:
 		return workspace + "/state?action=drift"
 	}
 	return ""
@@ -266,7 +266,7 @@ func (s *Sender) payload(o service.Outgoing) any {
 		return map[string]any{"@type": "MessageCard", "@context": "https://schema.org/extensions",
 			"summary": o.Delivery.Message, "text": line(o, address, "[%[2]s](%[1]s)")}
 	}
-	if d := o.Delivery; d.Trigger == service.TriggerDrift || d.Trigger == service.TriggerUnread {
+	if d := o.Delivery; d.Trigger == record.TriggerDrift || d.Trigger == record.TriggerUnread {
 		return assessment(o, s.o.Address)
 	}
 	return payload{
@@ -289,7 +289,7 @@ func assessment(o service.Outgoing, address string) any {
 		"trigger_scope":                  "assessment", "trigger": d.Trigger, "message": d.Message,
 		"details": map[string]any{
 			"new_assessment_result": map[string]any{
-				"id": nil, "url": nil, "succeeded": d.Trigger == service.TriggerDrift, "drifted": d.Drifted > 0,
+				"id": nil, "url": nil, "succeeded": d.Trigger == record.TriggerDrift, "drifted": d.Drifted > 0,
 				"resources_drifted": d.Drifted, "resources_undrifted": d.Undrifted, "created_at": moment(d.At),
 			},
 			"prior_assessment_result": nil,

@@ -168,7 +168,7 @@ func TestDriftIsToldInTheFormOfAssessments(t *testing.T) {
 	if _, err := h.Notifications.Create(h.Admin, record.Notification{Workspace: w.ID, Name: "drift",
 		Destination: "generic",
 		URL:         r.server.URL, Token: token, Enabled: true,
-		Triggers: []string{service.TriggerDrift, service.TriggerUnread}}); err != nil {
+		Triggers: []string{record.TriggerDrift, record.TriggerUnread}}); err != nil {
 		t.Fatal(err)
 	}
 	period := time.Hour
@@ -188,7 +188,7 @@ func TestDriftIsToldInTheFormOfAssessments(t *testing.T) {
 	for _, v := range r.got {
 		told[v["trigger"]] = v
 	}
-	for trigger, succeeded := range map[string]bool{service.TriggerDrift: true, service.TriggerUnread: false} {
+	for trigger, succeeded := range map[string]bool{record.TriggerDrift: true, record.TriggerUnread: false} {
 		v := told[trigger]
 		details, _ := v["details"].(map[string]any)
 		result, _ := details["new_assessment_result"].(map[string]any)
