@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/millipede-iac/millipede/service/drift"
 	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
@@ -271,7 +272,7 @@ func (s *Configurations) Archive(a *rights.Actor, id string) error {
 			}
 		}
 		if w.DriftPeriod > 0 {
-			with, err := watchedWith(tx, w)
+			with, err := drift.ReadWith(tx, w)
 			if err != nil {
 				return err
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/service/queue"
@@ -144,7 +143,7 @@ func left(r *record.Run, w *record.Workspace) bool {
 // resolve makes the engine resolve a doubt. The error has the reason that the engine gives.
 func (s *Doubts) resolve(leaving, stopping context.Context, r *record.Run, j *queue.Job, a *rights.Actor,
 	res work.Resolution) error {
-	said := &limited{most: maxSaid}
+	said := &work.Output{Most: maxSaid}
 	_, err := s.phases.work(stopping, r, j, said, false, func(job *work.Job) (any, error) {
 		job.Structured = false
 		return nil, s.engine.Resolve(leaving, job, res, a.Name())
@@ -153,7 +152,7 @@ func (s *Doubts) resolve(leaving, stopping context.Context, r *record.Run, j *qu
 	case err == nil:
 		return nil
 	case errors.Is(err, work.ErrReported):
-		return said.problem()
+		return said.Problem()
 	case errors.Is(err, work.ErrStopped):
 		return tables.Conflict("the service is shutting down; the operation on %s is still in doubt", res.Address)
 	}
@@ -254,30 +253,6 @@ func lockStale(tx *store.Tx, w *record.Workspace) (bool, error) {
 		return true, nil
 	}
 	return err == nil && r.Status.Final(), err
-}
-
-// limited is a buffer that keeps the beginning of what is written to it.
-type limited struct {
-	text strings.Builder
-	most int
-}
-
-// problem returns the errors in the output of the engine.
-func (l *limited) problem() error {
-	text := l.text.String()
-	if i := strings.Index(text, "Error: "); i > 0 {
-		text = text[i:] // notes and warnings precede it
-	}
-	return tables.Conflict("%s", strings.TrimSpace(text))
-}
-
-// String returns what was kept.
-func (l *limited) String() string { return l.text.String() }
-
-// Write implements io.Writer. It accepts all bytes.
-func (l *limited) Write(p []byte) (int, error) {
-	l.text.Write(p[:min(len(p), max(0, l.most-l.text.Len()))])
-	return len(p), nil
 }
 
 // resolving returns the key in the queue's table of jobs for resolving the doubts of a run. It differs from the

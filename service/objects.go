@@ -52,7 +52,7 @@ func (s *Objects) Change(ctx context.Context, a *rights.Actor, workspace string,
 	stopping, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	s.queue.Stoppable(j, stop, leave)
-	said := &limited{most: maxSaid}
+	said := &work.Output{Most: maxSaid}
 	_, err = s.phases.work(stopping, r, j, said, false, func(job *work.Job) (any, error) {
 		job.Structured = false
 		job.State = &runState{shared: s.shared, outlines: s.phases.outlines, run: *r, changer: a.ID()}
@@ -61,7 +61,7 @@ func (s *Objects) Change(ctx context.Context, a *rights.Actor, workspace string,
 	})
 	switch {
 	case errors.Is(err, work.ErrReported):
-		err = said.problem()
+		err = said.Problem()
 	case errors.Is(err, work.ErrStopped):
 		err = tables.Conflict("the request was canceled, or the service is shutting down; the state was not changed")
 	case err != nil && !errors.Is(err, tables.ErrConflict):

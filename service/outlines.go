@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/service/drift"
 	"github.com/millipede-iac/millipede/service/outline"
 	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
@@ -20,7 +21,7 @@ import (
 // the cache saves reading the file for each page.
 type outlines struct {
 	*shared
-	drift *Drift
+	drift *drift.Findings
 	queue *queue.Queue
 
 	mu   sync.Mutex // guards kept, last, size and superseded
@@ -270,7 +271,7 @@ func (s *outlines) enqueueStateOutline(version string) {
 		err := s.store.View(func(tx *store.Tx) (err error) { v, err = tables.StateVersions.Get(tx, version); return err })
 		if err == nil && !v.Encrypted && v.Status == record.StateFinalized {
 			if _, err = s.State(v); err == nil {
-				err = s.drift.settle(v)
+				err = s.drift.Settle(v)
 			}
 		}
 		return err

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millipede-iac/millipede/service/drift"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
@@ -106,7 +107,7 @@ func overview(tx *store.Tx, w *WorkspaceView) (*Overview, error) {
 		}
 	}
 	if rights.ReadState.Has(w.Permissions) {
-		if v.Drifted, err = driftCount(tx, &w.Workspace); err != nil {
+		if v.Drifted, err = drift.Count(tx, &w.Workspace); err != nil {
 			return nil, err
 		}
 		if v.Drifted > 0 {

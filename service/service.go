@@ -15,6 +15,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/audit"
+	"github.com/millipede-iac/millipede/service/drift"
 	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/identity"
 	"github.com/millipede-iac/millipede/service/queue"
@@ -75,7 +76,7 @@ type Service struct {
 	Configurations *Configurations
 	States         *States
 	Objects        *Objects
-	Drift          *Drift
+	Drift          *drift.Findings
 	Doubts         *Doubts
 	Halts          *Halts
 	Notifications  *Notifications
@@ -93,7 +94,7 @@ type Service struct {
 	queue       *queue.Queue
 	transitions *transitions
 	outlines    *outlines
-	watcher     *watcher
+	watcher     *drift.Watcher
 }
 
 // shared is what all parts of the service use.
@@ -156,10 +157,10 @@ func assemble(o *Options) *Service {
 	s.Runs.pools = s.Pools
 	s.Identity = &Identity{shared: c, host: o.Host, renewIdentity: o.RenewIdentity}
 	carriers.identity, carriers.timelines = s.Identity, s.Timelines
-	s.Drift = newDrift(driftOptions{Store: o.Store, Now: o.Now, Log: o.Logger, Engine: o.Engine, Reads: o.WatchReads,
+	s.Drift = drift.New(drift.Options{Store: o.Store, Now: o.Now, Log: o.Logger, Engine: o.Engine, Reads: o.WatchReads,
 		Outlines: s.outlines, Work: carriers.read, PlansWait: q.PlansWait, Deliver: s.Notifications.deliver,
 		Changed: c.tellAfter, CreateRun: s.Runs.Create})
-	s.watcher = newWatcher(s.Drift)
+	s.watcher = drift.NewWatcher(s.Drift)
 	s.outlines.drift, s.outlines.queue = s.Drift, q
 	s.Workspaces = &Workspaces{shared: c, drift: s.Drift, runs: s.Runs, queue: q, transitions: s.transitions,
 		watcher: s.watcher}
@@ -186,7 +187,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var others sync.WaitGroup
 	others.Go(func() { s.outlines.makeWanted(ctx) })
 	others.Go(func() { s.Retention.sweep(ctx) })
-	others.Go(func() { s.watcher.run(ctx) })
+	others.Go(func() { s.watcher.Run(ctx) })
 	err := s.queue.Run(ctx)
 	s.stream.Close()
 	others.Wait()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millipede-iac/millipede/service/drift"
 	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
@@ -22,11 +23,11 @@ type WorkspaceView struct {
 // Workspaces are the workspaces of organizations, with their settings, tags and locks.
 type Workspaces struct {
 	*shared
-	drift       *Drift
+	drift       *drift.Findings
 	runs        *Runs
 	queue       *queue.Queue
 	transitions *transitions
-	watcher     *watcher
+	watcher     *drift.Watcher
 }
 
 // Find returns a workspace by its ID.
@@ -215,9 +216,9 @@ func (s *Workspaces) Change(a *rights.Actor, id string, o WorkspaceSettings) (v 
 		}
 		w.UpdatedAt = s.now().UTC()
 		tx.After(s.queue.Wake)
-		tx.After(s.watcher.wake)
+		tx.After(s.watcher.Wake)
 		if w.DriftPeriod == 0 { // discard the findings: the workspace is no longer watched
-			if err := s.drift.drop(tx, w.ID); err != nil {
+			if err := s.drift.Drop(tx, w.ID); err != nil {
 				return err
 			}
 		}
@@ -403,7 +404,7 @@ func (s *Workspaces) drop(tx *store.Tx, w *record.Workspace) error {
 	if err := dropTriggers(tx, w.ID); err != nil {
 		return err
 	}
-	if err := s.drift.drop(tx, w.ID); err != nil {
+	if err := s.drift.Drop(tx, w.ID); err != nil {
 		return err
 	}
 	sets, err := tables.VariableSets.Select(tx, "organization", strings.ToLower(w.Organization))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/drift"
 	"github.com/millipede-iac/millipede/service/outline"
 	"github.com/millipede-iac/millipede/service/record"
 )
@@ -21,7 +22,7 @@ type statePage struct {
 	Who     string
 	Outputs []outputRow
 	// Drift has the results of watching the workspace; nil if it is not watched.
-	Drift   *service.Watched
+	Drift   *drift.Watched
 	MayPlan bool // the person may create a plan
 }
 
@@ -92,7 +93,7 @@ func (c *call) state() error {
 }
 
 // marked returns the objects with the drifted ones marked.
-func marked(all []outline.Object, known *service.Watched) []outline.Object {
+func marked(all []outline.Object, known *drift.Watched) []outline.Object {
 	if len(known.Drifted) == 0 {
 		return all
 	}

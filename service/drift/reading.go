@@ -1,4 +1,4 @@
-package service
+package drift
 
 import (
 	"cmp"
@@ -25,7 +25,7 @@ const (
 	roundBatches = 40
 	minBatch     = 50
 	minGap       = 5 * time.Second
-	// batchesAtOnce bounds the batches in progress; they share WatchReads.
+	// batchesAtOnce bounds the batches in progress; they share Options.Reads.
 	batchesAtOnce = 2
 	// watchTick is the interval at which due batches are looked for, while any workspace is watched.
 	watchTick = time.Second
@@ -33,10 +33,10 @@ const (
 	maxAttributes = 50
 )
 
-// watcher reads all objects of the workspaces with a drift period, in batches.
-type watcher struct {
-	o       driftOptions
-	drift   *Drift
+// Watcher reads all objects of the workspaces with a drift period, in batches.
+type Watcher struct {
+	o       Options
+	drift   *Findings
 	wakeups chan struct{}
 	jobs    sync.WaitGroup
 
@@ -44,20 +44,22 @@ type watcher struct {
 	busy map[string]time.Time // workspaces with a batch in progress, and its start
 }
 
-func newWatcher(d *Drift) *watcher {
-	return &watcher{o: d.o, drift: d, wakeups: make(chan struct{}, 1), busy: map[string]time.Time{}}
+// NewWatcher returns a watcher that records what it finds. The caller calls Run once.
+func NewWatcher(d *Findings) *Watcher {
+	return &Watcher{o: d.o, drift: d, wakeups: make(chan struct{}, 1), busy: map[string]time.Time{}}
 }
 
-func (x *watcher) wake() {
+// Wake makes the watcher look for due batches.
+func (x *Watcher) Wake() {
 	select {
 	case x.wakeups <- struct{}{}:
 	default: // it is already woken
 	}
 }
 
-// run starts batches until ctx ends; then it cancels the batches in progress and waits for them. They are read
+// Run starts batches until ctx ends; then it cancels the batches in progress and waits for them. They are read
 // again after the next start of the service.
-func (x *watcher) run(ctx context.Context) {
+func (x *Watcher) Run(ctx context.Context) {
 	defer x.jobs.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -86,7 +88,7 @@ type due struct {
 
 // advance starts the due batches, the ones that are due for the longest first. watches reports whether any
 // workspace is watched.
-func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
+func (x *Watcher) advance(ctx context.Context) (watches bool, err error) {
 	now := x.o.Now()
 	var list []due
 	err = x.o.Store.View(func(tx *store.Tx) error {
@@ -129,7 +131,7 @@ func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
 			continue
 		}
 		x.jobs.Go(func() {
-			defer x.wake()
+			defer x.Wake()
 			defer x.leave(b.workspace.ID)
 			x.read(ctx, b)
 		})
@@ -139,7 +141,7 @@ func (x *watcher) advance(ctx context.Context) (watches bool, err error) {
 
 // take records that a batch of a workspace is in progress. It returns false if there is one already, or if
 // there are too many.
-func (x *watcher) take(workspace string) bool {
+func (x *Watcher) take(workspace string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if _, is := x.busy[workspace]; is || len(x.busy) >= min(batchesAtOnce, x.o.Reads) {
@@ -149,7 +151,7 @@ func (x *watcher) take(workspace string) bool {
 	return true
 }
 
-func (x *watcher) leave(workspace string) {
+func (x *Watcher) leave(workspace string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.busy, workspace)
@@ -189,7 +191,7 @@ type batch struct {
 }
 
 // choose returns the next batch of a workspace; nil if the workspace cannot be read at present.
-func (x *watcher) choose(id string) (*batch, error) {
+func (x *Watcher) choose(id string) (*batch, error) {
 	b := &batch{began: x.o.Now().UTC()}
 	var v *record.StateVersion
 	err := x.o.Store.View(func(tx *store.Tx) error {
@@ -201,7 +203,7 @@ func (x *watcher) choose(id string) (*batch, error) {
 		if unwatched, err := whyUnwatched(tx, w); err != nil || unwatched != "" {
 			return err
 		}
-		if b.run, err = watchedWith(tx, w); err != nil {
+		if b.run, err = ReadWith(tx, w); err != nil {
 			return err
 		}
 		known, err := tables.Watches.Get(tx, id)
@@ -276,19 +278,19 @@ func whyUnwatched(tx *store.Tx, w *record.Workspace) (string, error) {
 	if v.Encrypted {
 		return "its state is encrypted by the configuration, so the service cannot read it", nil
 	}
-	if r, err := watchedWith(tx, w); err != nil || r == nil {
+	if r, err := ReadWith(tx, w); err != nil || r == nil {
 		return "there is no ended run whose configuration could be used to read it", err
 	}
 	return "", nil
 }
 
-// maxWatchedWith is how many of the newest runs watchedWith searches.
+// maxWatchedWith is how many of the newest runs ReadWith searches.
 const maxWatchedWith = 200
 
-// watchedWith returns the run whose configuration and variables are used to read a workspace: the last one that
+// ReadWith returns the run whose configuration and variables are used to read a workspace: the last one that
 // has applied, or else the last one that could have applied; nil if there is none. Runs in progress are
 // skipped, because they use tokens of their own.
-func watchedWith(tx *store.Tx, w *record.Workspace) (other *record.Run, err error) {
+func ReadWith(tx *store.Tx, w *record.Workspace) (other *record.Run, err error) {
 	for _, id := range tables.Runs.Newest(tx, "workspace", maxWatchedWith, w.ID) {
 		r, err := tables.Runs.Get(tx, id)
 		if err != nil {
@@ -309,10 +311,10 @@ func watchedWith(tx *store.Tx, w *record.Workspace) (other *record.Run, err erro
 const maxWatchLog = 4 << 10
 
 // read makes the engine read a batch, and records the findings.
-func (x *watcher) read(ctx context.Context, b *batch) {
+func (x *Watcher) read(ctx context.Context, b *batch) {
 	var found []work.Found
 	var err error
-	said := &limited{most: maxWatchLog}
+	said := &work.Output{Most: maxWatchLog}
 	if len(b.addresses) > 0 {
 		each := max(1, x.o.Reads/batchesAtOnce)
 		err = x.o.Work(ctx, b.run, said, func(job *work.Job) error {
@@ -343,7 +345,7 @@ func (x *watcher) read(ctx context.Context, b *batch) {
 }
 
 // watchDir returns the directory in which the configuration for watching a workspace is kept.
-func (s *Drift) watchDir(workspace string) string {
+func (s *Findings) watchDir(workspace string) string {
 	return filepath.Join(s.o.Store.Dir(), "scratch", "watch-"+workspace)
 }
 

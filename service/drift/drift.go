@@ -1,4 +1,8 @@
-package service
+// Package drift watches workspaces for drift: it reads their objects in batches, and records those that differ from the
+// state.
+//
+// It writes no state, and does not read objects itself: the engine does.
+package drift
 
 import (
 	"context"
@@ -17,21 +21,22 @@ import (
 	"github.com/millipede-iac/millipede/service/work"
 )
 
-// driftOutlines has the outlines of states and plans.
-type driftOutlines interface {
+// Outlines has the outlines of states and plans.
+type Outlines interface {
+	// State returns the outline of a version of a state, and Plan that of the plan of a run.
 	State(v *record.StateVersion) (*outline.State, error)
 	Plan(r *record.Run) (*outline.Plan, error)
 }
 
-// driftOptions are what watching for drift needs. All are required.
-type driftOptions struct {
+// Options are what watching for drift needs. All are required.
+type Options struct {
 	Store  *store.Store
 	Now    func() time.Time
 	Log    *slog.Logger
 	Engine work.Engine
 	// Reads is how many objects are read at the same time.
 	Reads    int
-	Outlines driftOutlines
+	Outlines Outlines
 	// Work calls fn with the job of an engine that works with the configuration and the variables of a run. The output
 	// of the engine goes to the log.
 	Work func(ctx context.Context, r *record.Run, log io.Writer, fn func(*work.Job) error) error
@@ -45,15 +50,15 @@ type driftOptions struct {
 	CreateRun func(a *rights.Actor, workspace string, r record.Run) (*record.Run, error)
 }
 
-// Drift has what was found in workspaces that are watched for drift: objects that differ from the state.
-type Drift struct{ o driftOptions }
+// Findings has what was found in workspaces that are watched for drift: objects that differ from the state.
+type Findings struct{ o Options }
 
-// newDrift returns the findings in the store.
-func newDrift(o driftOptions) *Drift { return &Drift{o} }
+// New returns the findings in the store.
+func New(o Options) *Findings { return &Findings{o} }
 
 // noteBatch records the result of reading a batch. The state may have changed since the batch was chosen: the
 // result is discarded for an object that has changed in the state, and for one that a running apply may change.
-func (s *Drift) noteBatch(b *batch, found []work.Found, failure string) error {
+func (s *Findings) noteBatch(b *batch, found []work.Found, failure string) error {
 	touched, err := s.touched(b)
 	if err != nil {
 		return err
@@ -144,7 +149,7 @@ func advance(known *record.Watch, b *batch) {
 }
 
 // notify records the notifications about the findings of a batch.
-func (s *Drift) notify(tx *store.Tx, known *record.Watch, drifted, failed bool) error {
+func (s *Findings) notify(tx *store.Tx, known *record.Watch, drifted, failed bool) error {
 	n := len(known.Drifted) + known.More
 	d := record.Delivery{Drifted: n, Undrifted: max(0, known.Objects-n)}
 	if failed {
@@ -162,7 +167,7 @@ func (s *Drift) notify(tx *store.Tx, known *record.Watch, drifted, failed bool) 
 
 // touched returns a function that reports whether an apply that ran while a batch was read has changed, or may
 // have changed, the object at an address.
-func (s *Drift) touched(b *batch) (func(address string) bool, error) {
+func (s *Findings) touched(b *batch) (func(address string) bool, error) {
 	var applies []*record.Run
 	err := s.o.Store.View(func(tx *store.Tx) error {
 		for _, id := range tables.Runs.Newest(tx, "workspace", maxWatchedWith, b.workspace.ID) {
@@ -194,7 +199,7 @@ func (s *Drift) touched(b *batch) (func(address string) bool, error) {
 
 // currentSums returns the digests of the objects in the current state of a workspace. b is a batch that may
 // have them already.
-func (s *Drift) currentSums(workspace string, b *batch) (map[string]uint64, error) {
+func (s *Findings) currentSums(workspace string, b *batch) (map[string]uint64, error) {
 	var v *record.StateVersion
 	err := s.o.Store.View(func(tx *store.Tx) error {
 		w, err := tables.Workspaces.Get(tx, workspace)
@@ -218,8 +223,8 @@ func (s *Drift) currentSums(workspace string, b *batch) (map[string]uint64, erro
 	return sumsOf(o), nil
 }
 
-// settle discards the findings about objects that a new version of a state no longer has, or has changed.
-func (s *Drift) settle(v *record.StateVersion) error {
+// Settle discards the findings about objects that a new version of a state no longer has, or has changed.
+func (s *Findings) Settle(v *record.StateVersion) error {
 	var known *record.Watch
 	err := s.o.Store.View(func(tx *store.Tx) (err error) { known, err = tables.Watches.Get(tx, v.Workspace); return err })
 	if errors.Is(err, store.ErrNotFound) || err == nil && len(known.Drifted) == 0 {
@@ -252,8 +257,8 @@ func (s *Drift) settle(v *record.StateVersion) error {
 	})
 }
 
-// drop removes the findings about a workspace that is no longer watched.
-func (s *Drift) drop(tx *store.Tx, workspace string) error {
+// Drop removes the findings about a workspace that is no longer watched.
+func (s *Findings) Drop(tx *store.Tx, workspace string) error {
 	tx.After(func() {
 		if err := os.RemoveAll(s.watchDir(workspace)); err != nil { // the next start of the service removes it
 			s.o.Log.Warn("cannot remove an unused directory", "workspace", workspace, "error", err)
@@ -278,7 +283,7 @@ type Watched struct {
 }
 
 // Watched returns the result of watching a workspace for drift. The actor needs the right to read the state.
-func (s *Drift) Watched(a *rights.Actor, workspace string) (out *Watched, err error) {
+func (s *Findings) Watched(a *rights.Actor, workspace string) (out *Watched, err error) {
 	err = s.o.Store.View(func(tx *store.Tx) error {
 		w, err := a.Allowed(tx, workspace, rights.ReadState)
 		if err != nil {
@@ -300,8 +305,8 @@ func (s *Drift) Watched(a *rights.Actor, workspace string) (out *Watched, err er
 	return out, tables.Translated(err)
 }
 
-// driftCount returns how many objects of a workspace are known to have drifted.
-func driftCount(tx *store.Tx, w *record.Workspace) (int, error) {
+// Count returns how many objects of a workspace are known to have drifted.
+func Count(tx *store.Tx, w *record.Workspace) (int, error) {
 	if w.DriftPeriod == 0 {
 		return 0, nil
 	}
@@ -317,13 +322,13 @@ func driftCount(tx *store.Tx, w *record.Workspace) (int, error) {
 
 // TakeOver makes a refresh-only run of the current configuration, which writes the drift of the objects into
 // the state. The actor needs the rights that any run needs.
-func (s *Drift) TakeOver(a *rights.Actor, workspace string) (*record.Run, error) {
+func (s *Findings) TakeOver(a *rights.Actor, workspace string) (*record.Run, error) {
 	return s.o.CreateRun(a, workspace, record.Run{Refresh: true, RefreshOnly: true, Source: record.SourceAPI,
 		Message: "Take over what has drifted"})
 }
 
-// WatchTally has the totals of watching for drift in the whole service.
-type WatchTally struct {
+// Totals has the totals of watching for drift in the whole service.
+type Totals struct {
 	Workspaces, Objects, Drifted, Failing int
 	// Oldest is the time of the oldest reading of an object, among the workspaces that have been read
 	// completely at least once; zero if there are none.
@@ -331,7 +336,7 @@ type WatchTally struct {
 }
 
 // Tally returns the totals of watching for drift.
-func (s *Drift) Tally() (t WatchTally, err error) {
+func (s *Findings) Tally() (t Totals, err error) {
 	err = s.o.Store.View(func(tx *store.Tx) error {
 		for known, err := range tables.Watches.All(tx) {
 			if err != nil {

@@ -1,4 +1,4 @@
-package service_test
+package drift_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/drift"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tables"
@@ -104,7 +105,7 @@ func (x *driftHarness) next() []string {
 }
 
 // until waits for the expected findings.
-func (x *driftHarness) until(what string, is func(*service.Watched) bool) *service.Watched {
+func (x *driftHarness) until(what string, is func(*drift.Watched) bool) *drift.Watched {
 	x.t.Helper()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
@@ -140,7 +141,7 @@ func TestObjectsAreReadInBatchesThatAreSpreadOverThePeriod(t *testing.T) {
 			t.Errorf("a batch reads %d objects", len(b))
 		}
 		all = append(all, b...)
-		known := x.until("the batch is noted", func(v *service.Watched) bool {
+		known := x.until("the batch is noted", func(v *drift.Watched) bool {
 			return !v.Batch.IsZero() && (len(began) == 0 || v.Batch.After(began[len(began)-1]))
 		})
 		began = append(began, known.Batch)
@@ -168,7 +169,7 @@ func TestAfterARestartReadingGoesOnWhereItWas(t *testing.T) {
 	x := watch(t, 120)
 	x.every(10 * time.Minute)
 	first := x.next()
-	x.until("the first batch is noted", func(v *service.Watched) bool { return v.Cursor == first[len(first)-1] })
+	x.until("the first batch is noted", func(v *drift.Watched) bool { return v.Cursor == first[len(first)-1] })
 	x.End()
 	x.Start()
 	x.Later(3 * time.Minute)
@@ -197,7 +198,7 @@ func TestWhatWasReadWhileTheServiceEndedIsReadAgain(t *testing.T) {
 	if b := x.next(); len(b) != 3 {
 		t.Errorf("the batch reads %v", b)
 	}
-	x.until("the batch is noted", func(v *service.Watched) bool { return !v.Ended.IsZero() && len(v.Drifted) == 0 })
+	x.until("the batch is noted", func(v *drift.Watched) bool { return !v.Ended.IsZero() && len(v.Drifted) == 0 })
 }
 
 func TestADriftedObjectIsKnownUntilItMatchesAgain(t *testing.T) {
@@ -206,7 +207,7 @@ func TestADriftedObjectIsKnownUntilItMatchesAgain(t *testing.T) {
 	x.every(time.Hour)
 	x.next()
 	both := []string{thing(1), thing(2)}
-	first := x.until("both are known", func(v *service.Watched) bool { return slices.Equal(addresses(v.Drifted), both) })
+	first := x.until("both are known", func(v *drift.Watched) bool { return slices.Equal(addresses(v.Drifted), both) })
 	if d := first.Drifted; d[0].Gone || !slices.Equal(d[0].Attributes, []string{"v"}) || !d[1].Gone {
 		t.Errorf("%+v", d)
 	}
@@ -218,7 +219,7 @@ func TestADriftedObjectIsKnownUntilItMatchesAgain(t *testing.T) {
 	x.Later(time.Hour)
 	x.every(time.Hour)
 	x.next()
-	second := x.until("one is left", func(v *service.Watched) bool { return len(v.Drifted) == 1 })
+	second := x.until("one is left", func(v *drift.Watched) bool { return len(v.Drifted) == 1 })
 	if d := second.Drifted[0]; !d.Since.Equal(first.Drifted[0].Since) || !d.Seen.After(d.Since) {
 		t.Errorf("it has drifted since %s, and was seen %s", d.Since, d.Seen)
 	}
@@ -233,9 +234,9 @@ func TestWhatARunHasChangedHasNotDrifted(t *testing.T) {
 	x.found <- []work.Found{{Address: thing(0)}, {Address: thing(1)}, {Address: thing(2)}}
 	x.every(time.Hour)
 	x.next()
-	x.until("all are known", func(v *service.Watched) bool { return len(v.Drifted) == 3 })
+	x.until("all are known", func(v *drift.Watched) bool { return len(v.Drifted) == 3 })
 	x.apply(things(2, 2, 1), thing(1), thing(2)) // the second is changed, the third removed
-	v := x.until("one is left", func(v *service.Watched) bool { return len(v.Drifted) == 1 })
+	v := x.until("one is left", func(v *drift.Watched) bool { return len(v.Drifted) == 1 })
 	if v.Drifted[0].Address != thing(0) {
 		t.Errorf("%+v", v.Drifted)
 	}
@@ -265,7 +266,7 @@ func TestWhatAnApplyHasInHandWhileItIsReadIsNotTakenForDrift(t *testing.T) {
 	<-reading
 	close(done)
 	x.Await(r.ID, record.Applied)
-	v := x.until("the batch is noted", func(v *service.Watched) bool { return !v.Batch.IsZero() })
+	v := x.until("the batch is noted", func(v *drift.Watched) bool { return !v.Batch.IsZero() })
 	if !slices.Equal(addresses(v.Drifted), []string{thing(0)}) {
 		t.Errorf("%+v", v.Drifted)
 	}
@@ -276,7 +277,7 @@ func TestWhatCouldNotBeReadStaysAsItWasKnown(t *testing.T) {
 	x.found <- []work.Found{{Address: thing(1)}}
 	x.every(time.Hour)
 	x.next()
-	x.until("it is known", func(v *service.Watched) bool { return len(v.Drifted) == 1 })
+	x.until("it is known", func(v *drift.Watched) bool { return len(v.Drifted) == 1 })
 	x.Engine.Mu.Lock()
 	x.Engine.WatchFunc = func(_ context.Context, j *work.Job, _ []string, _ int) ([]work.Found, error) {
 		fmt.Fprint(j.Log, "Error: the cloud does not answer")
@@ -285,7 +286,7 @@ func TestWhatCouldNotBeReadStaysAsItWasKnown(t *testing.T) {
 	x.Engine.Mu.Unlock()
 	x.Later(time.Hour)
 	x.every(time.Hour)
-	v := x.until("both are known", func(v *service.Watched) bool { return len(v.Drifted) == 2 })
+	v := x.until("both are known", func(v *drift.Watched) bool { return len(v.Drifted) == 2 })
 	if v.Failure != "Error: the cloud does not answer" || v.Failed.IsZero() {
 		t.Errorf("%+v", v.Watch)
 	}
@@ -354,7 +355,7 @@ func TestWhoMaySeeDriftAndWhoMayWatch(t *testing.T) {
 	x.found <- []work.Found{{Address: thing(0)}}
 	x.every(time.Hour)
 	x.next()
-	x.until("it is known", func(v *service.Watched) bool { return len(v.Drifted) == 1 })
+	x.until("it is known", func(v *drift.Watched) bool { return len(v.Drifted) == 1 })
 	period := time.Hour
 	for role, may := range map[string]struct{ see, plan, change bool }{
 		"read": {see: true}, "plan": {see: true, plan: true}, "write": {see: true, plan: true},
@@ -430,7 +431,7 @@ func TestProgramsThatReadObjectsHaveATokenThatIsGoodMeanwhile(t *testing.T) {
 	if err := <-during; err != nil {
 		t.Errorf("while objects are read: %v", err)
 	}
-	x.until("the batch is noted", func(v *service.Watched) bool { return !v.Batch.IsZero() })
+	x.until("the batch is noted", func(v *drift.Watched) bool { return !v.Batch.IsZero() })
 	if _, err := x.Tokens.Authenticate(token, ""); !errors.Is(err, tables.ErrUnauthorized) {
 		t.Errorf("afterwards: %v", err)
 	}
@@ -458,7 +459,7 @@ func TestABatchLeavesTheTokenOfAResolutionAlone(t *testing.T) {
 	}
 	x.Engine.ResolveFunc = func(_ context.Context, j *work.Job, _ work.Resolution, _ string) error {
 		close(end)
-		x.until("the batch is noted", func(v *service.Watched) bool { return !v.Batch.IsZero() })
+		x.until("the batch is noted", func(v *drift.Watched) bool { return !v.Batch.IsZero() })
 		for _, v := range j.Environment {
 			if token, is := strings.CutPrefix(v, "ATLAS_TOKEN="); is {
 				_, during = x.Tokens.Authenticate(token, "")
