@@ -49,6 +49,25 @@ func triggerOf(r *record.Run) (trigger, message string) {
 // maxWaiting is how many notifications may wait for one receiver; further ones are dropped.
 const maxWaiting = 200
 
+// RunCreated records the notifications that a run was created, in the transaction that creates it.
+func (s *Notifications) RunCreated(tx *store.Tx, r *record.Run) error {
+	return s.notify(tx, r, "run:created", "Run Created", r.CreatedBy)
+}
+
+// RunChanged records the notifications of the status of a run, in the transaction that changes it. by is the ID of the
+// user or team that has changed it; empty for the service itself.
+func (s *Notifications) RunChanged(tx *store.Tx, r *record.Run, by string) error {
+	if trigger, message := triggerOf(r); trigger != "" {
+		return s.notify(tx, r, trigger, message, by)
+	}
+	return nil
+}
+
+// RunInDoubt records the notifications that a run has left operations in doubt.
+func (s *Notifications) RunInDoubt(tx *store.Tx, r *record.Run) error {
+	return s.notify(tx, r, triggerDoubt, "Operations In Doubt", "")
+}
+
 // notify records the notifications of a run's event. It is called in the transaction that records the event
 // itself, so that a crash loses none.
 func (s *Notifications) notify(tx *store.Tx, r *record.Run, trigger, message, by string) error {

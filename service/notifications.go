@@ -2,12 +2,15 @@ package service
 
 import (
 	"errors"
+	"log/slog"
 	"net/mail"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/millipede-iac/millipede/service/accounts"
+	"github.com/millipede-iac/millipede/service/audit"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
@@ -25,9 +28,17 @@ const maxRecipients = 50
 
 // Notifications are the notification configurations of workspaces, and the notifications that wait to be sent.
 type Notifications struct {
-	*shared
+	store    *store.Store
+	now      func() time.Time
+	log      *slog.Logger
+	audit    *audit.Log
 	mail     bool
 	outgoing chan struct{} // contains a value when there are notifications to send
+}
+
+// newNotifications returns the notifications in a store. mail says whether notifications can be sent by mail.
+func newNotifications(st *store.Store, now func() time.Time, log *slog.Logger, l *audit.Log, mail bool) *Notifications {
+	return &Notifications{store: st, now: now, log: log, audit: l, mail: mail, outgoing: make(chan struct{}, 1)}
 }
 
 // List returns the notification configurations of a workspace. Their tokens are empty.

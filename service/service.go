@@ -143,7 +143,7 @@ func assemble(o *Options) *Service {
 	s := &Service{shared: c, opts: *o, outlines: newOutlines(c)}
 	s.VariableSets = &VariableSets{shared: c}
 	s.Accounts = accounts.New(o.Store, o.Now, o.Logger, c.audit, organizationWorkspaces{s.VariableSets})
-	s.Notifications = &Notifications{shared: c, mail: o.Mail, outgoing: make(chan struct{}, 1)}
+	s.Notifications = newNotifications(o.Store, o.Now, o.Logger, c.audit, o.Mail)
 	s.transitions = &transitions{shared: c, notifications: s.Notifications, became: o.Became, version: o.Version}
 	s.Logs = newLogs(c)
 	carriers := &phases{shared: c, engine: o.Engine, host: o.Host, tokens: s.Tokens, outlines: s.outlines}

@@ -44,10 +44,8 @@ func (s *transitions) Enter(tx *store.Tx, r *record.Run, k record.RunEventKind, 
 			return err
 		}
 	}
-	if trigger, message := triggerOf(r); trigger != "" {
-		if err := s.notifications.notify(tx, r, trigger, message, actor); err != nil {
-			return err
-		}
+	if err := s.notifications.RunChanged(tx, r, actor); err != nil {
+		return err
 	}
 	id, status := r.ID, r.Status
 	tx.After(func() {
@@ -59,7 +57,7 @@ func (s *transitions) Enter(tx *store.Tx, r *record.Run, k record.RunEventKind, 
 
 // NotifyDoubt records the notifications that a run has left operations in doubt.
 func (s *transitions) NotifyDoubt(tx *store.Tx, r *record.Run) error {
-	return s.notifications.notify(tx, r, triggerDoubt, "Operations In Doubt", "")
+	return s.notifications.RunInDoubt(tx, r)
 }
 
 // follow updates the workspace after an event of its run: the lock, and the current run that it shows.
@@ -193,7 +191,7 @@ func (s *transitions) makeRun(tx *store.Tx, w *record.Workspace, r *record.Run) 
 			return nil, err
 		}
 	}
-	if err := s.notifications.notify(tx, &run, "run:created", "Run Created", run.CreatedBy); err != nil {
+	if err := s.notifications.RunCreated(tx, &run); err != nil {
 		return nil, err
 	}
 	tx.After(func() {
