@@ -18,6 +18,7 @@ import (
 	"github.com/millipede-iac/millipede/service/drift"
 	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/identity"
+	"github.com/millipede-iac/millipede/service/notifications"
 	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
@@ -79,7 +80,7 @@ type Service struct {
 	Drift          *drift.Findings
 	Doubts         *Doubts
 	Halts          *Halts
-	Notifications  *Notifications
+	Notifications  *notifications.Notifications
 	RunTriggers    *RunTriggers
 	Retention      *Retention
 
@@ -143,7 +144,7 @@ func assemble(o *Options) *Service {
 	s := &Service{shared: c, opts: *o, outlines: newOutlines(c)}
 	s.VariableSets = &VariableSets{shared: c}
 	s.Accounts = accounts.New(o.Store, o.Now, o.Logger, c.audit, organizationWorkspaces{s.VariableSets})
-	s.Notifications = newNotifications(o.Store, o.Now, o.Logger, c.audit, o.Mail)
+	s.Notifications = notifications.New(o.Store, o.Now, o.Logger, c.audit, o.Mail)
 	s.transitions = &transitions{shared: c, notifications: s.Notifications, became: o.Became, version: o.Version}
 	s.Logs = newLogs(c)
 	carriers := &phases{shared: c, engine: o.Engine, host: o.Host, tokens: s.Tokens, outlines: s.outlines}
@@ -158,7 +159,7 @@ func assemble(o *Options) *Service {
 	s.Identity = &Identity{shared: c, host: o.Host, renewIdentity: o.RenewIdentity}
 	carriers.identity, carriers.timelines = s.Identity, s.Timelines
 	s.Drift = drift.New(drift.Options{Store: o.Store, Now: o.Now, Log: o.Logger, Engine: o.Engine, Reads: o.WatchReads,
-		Outlines: s.outlines, Work: carriers.read, PlansWait: q.PlansWait, Deliver: s.Notifications.deliver,
+		Outlines: s.outlines, Work: carriers.read, PlansWait: q.PlansWait, Deliver: s.Notifications.Deliver,
 		Changed: c.tellAfter, CreateRun: s.Runs.Create})
 	s.watcher = drift.NewWatcher(s.Drift)
 	s.outlines.drift, s.outlines.queue = s.Drift, q

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service/accounts"
+	"github.com/millipede-iac/millipede/service/notifications"
 	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
@@ -15,7 +16,7 @@ import (
 // workspace, the history, notifications, and the runs that are triggered.
 type transitions struct {
 	*shared
-	notifications *Notifications
+	notifications *notifications.Notifications
 	became        func(record.RunStatus)
 	version       string
 	queue         *queue.Queue

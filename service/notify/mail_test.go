@@ -19,6 +19,7 @@ import (
 	"github.com/emersion/go-smtp"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/notifications"
 	"github.com/millipede-iac/millipede/service/notify"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
@@ -142,7 +143,7 @@ func withMail(o *service.Options) { o.Mail = true }
 func byMail(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, users ...string) *record.Notification {
 	t.Helper()
 	n, err := h.Notifications.Create(h.Admin, record.Notification{Workspace: w.ID, Name: "mail",
-		Destination: service.DestinationEmail, Users: users, Emails: []string{"team@example.org"}, Enabled: true,
+		Destination: notifications.DestinationEmail, Users: users, Emails: []string{"team@example.org"}, Enabled: true,
 		Triggers: all})
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +257,7 @@ func TestAPasswordIsNeverSentInTheClear(t *testing.T) {
 func TestNoMailIsPromisedThatCannotBeSent(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
-	n := record.Notification{Workspace: w.ID, Name: "mail", Destination: service.DestinationEmail, Triggers: all}
+	n := record.Notification{Workspace: w.ID, Name: "mail", Destination: notifications.DestinationEmail, Triggers: all}
 	if _, err := h.Notifications.Create(h.Admin, n); err != nil {
 		t.Errorf("creating a disabled configuration: %v", err)
 	}

@@ -26,14 +26,14 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/sleep"
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/notifications"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 )
 
 // Options configure the sending of notifications.
 type Options struct {
-	Notifications *service.Notifications
+	Notifications *notifications.Notifications
 	// Address is the address of the service for people, as https://HOST.
 	Address string
 	// Private permits receivers at addresses that are not public: loopback, private networks, link-local.
@@ -165,7 +165,7 @@ func (s *Sender) setBusy(configuration string, busy bool) {
 }
 
 // deliver sends one notification, and records the result.
-func (s *Sender) deliver(ctx context.Context, o service.Outgoing) {
+func (s *Sender) deliver(ctx context.Context, o notifications.Outgoing) {
 	r, again := record.Response{}, false
 	if o.Configuration.Destination != "" { // otherwise it was removed meanwhile
 		r, again = s.send(ctx, o)
@@ -199,8 +199,8 @@ func (s *Sender) Verify(ctx context.Context, a *rights.Actor, configuration stri
 }
 
 // send sends one notification. again says whether to retry.
-func (s *Sender) send(ctx context.Context, o service.Outgoing) (r record.Response, again bool) {
-	if o.Configuration.Destination == service.DestinationEmail {
+func (s *Sender) send(ctx context.Context, o notifications.Outgoing) (r record.Response, again bool) {
+	if o.Configuration.Destination == notifications.DestinationEmail {
 		return s.mail(ctx, o)
 	}
 	r.SentAt = s.o.Now().UTC()
@@ -244,7 +244,7 @@ func (s *Sender) send(ctx context.Context, o service.Outgoing) (r record.Respons
 func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxBody)], "\ufffd") }
 
 // page returns the address of the page about the subject of a notification; empty if there is none.
-func (s *Sender) page(o service.Outgoing) string {
+func (s *Sender) page(o notifications.Outgoing) string {
 	workspace := fmt.Sprintf("%s/app/%s/%s", strings.TrimSuffix(s.o.Address, "/"),
 		url.PathEscape(o.Workspace.Organization), url.PathEscape(o.Workspace.Name))
 	switch {
@@ -257,7 +257,7 @@ func (s *Sender) page(o service.Outgoing) string {
 }
 
 // payload returns the body: the API's payload (version 1), or a message for people.
-func (s *Sender) payload(o service.Outgoing) any {
+func (s *Sender) payload(o notifications.Outgoing) any {
 	address := s.page(o)
 	switch o.Configuration.Destination {
 	case "slack":
@@ -281,7 +281,7 @@ func (s *Sender) payload(o service.Outgoing) any {
 
 // assessment returns the body about drift: the API's payload (version 2). There are no assessments with
 // addresses of their own.
-func assessment(o service.Outgoing, address string) any {
+func assessment(o notifications.Outgoing, address string) any {
 	d, base := o.Delivery, strings.TrimSuffix(address, "/")
 	return map[string]any{
 		"payload_version": "2", "notification_configuration_id": o.Configuration.ID,
@@ -300,7 +300,7 @@ func assessment(o service.Outgoing, address string) any {
 }
 
 // line returns a sentence, with a link to the run in the form for the receiver.
-func line(o service.Outgoing, address, link string) string {
+func line(o notifications.Outgoing, address, link string) string {
 	plain := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 	where := plain.Replace(o.Workspace.Organization + "/" + o.Workspace.Name)
 	if address == "" {

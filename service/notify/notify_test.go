@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/notifications"
 	"github.com/millipede-iac/millipede/service/notify"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
@@ -211,7 +212,7 @@ func TestAReceiverThatIsAwayIsAskedAgainAfterGrowingPausesAndThenNoMore(t *testi
 	now := func() time.Time { return time.Now().Add(passed) }
 	s := notify.New(notify.Options{Notifications: h.Notifications, Private: true,
 		Now: now, Logger: slog.New(slog.DiscardHandler)})
-	due := func() []service.Outgoing {
+	due := func() []notifications.Outgoing {
 		all, _, err := h.Notifications.Due(func(string) bool { return false })
 		if err != nil {
 			t.Fatal(err)

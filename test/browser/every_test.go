@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/notifications"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/tables"
@@ -109,7 +110,7 @@ func (s *Site) named(w *service.WorkspaceView) {
 			Triggers: []string{"run:created"}})
 	}
 	if err == nil {
-		o := service.Outgoing{}
+		o := notifications.Outgoing{}
 		o.Configuration.ID = n.ID
 		err = s.Notifications.Delivered(o, record.Response{SentAt: time.Now(), Code: 500, Body: script}, time.Time{})
 	}

@@ -1,4 +1,8 @@
-package service
+// Package notifications keeps the notification configurations of workspaces, and the notifications that wait to be
+// sent.
+//
+// It sends nothing: package notify does.
+package notifications
 
 import (
 	"errors"
@@ -36,8 +40,8 @@ type Notifications struct {
 	outgoing chan struct{} // contains a value when there are notifications to send
 }
 
-// newNotifications returns the notifications in a store. mail says whether notifications can be sent by mail.
-func newNotifications(st *store.Store, now func() time.Time, log *slog.Logger, l *audit.Log, mail bool) *Notifications {
+// New returns the notifications in a store. mail says whether notifications can be sent by mail.
+func New(st *store.Store, now func() time.Time, log *slog.Logger, l *audit.Log, mail bool) *Notifications {
 	return &Notifications{store: st, now: now, log: log, audit: l, mail: mail, outgoing: make(chan struct{}, 1)}
 }
 

@@ -1,4 +1,4 @@
-package service
+package notifications
 
 import (
 	"errors"
@@ -71,12 +71,12 @@ func (s *Notifications) RunInDoubt(tx *store.Tx, r *record.Run) error {
 // notify records the notifications of a run's event. It is called in the transaction that records the event
 // itself, so that a crash loses none.
 func (s *Notifications) notify(tx *store.Tx, r *record.Run, trigger, message, by string) error {
-	return s.deliver(tx, r.Workspace, record.Delivery{Run: r.ID, Trigger: trigger, Message: message, Status: r.Status,
+	return s.Deliver(tx, r.Workspace, record.Delivery{Run: r.ID, Trigger: trigger, Message: message, Status: r.Status,
 		By: by})
 }
 
-// deliver records the deliveries of one notification to the receivers of a workspace.
-func (s *Notifications) deliver(tx *store.Tx, workspace string, d record.Delivery) error {
+// Deliver records the deliveries of one notification to the receivers of a workspace.
+func (s *Notifications) Deliver(tx *store.Tx, workspace string, d record.Delivery) error {
 	all, err := tables.Notifications.Select(tx, "workspace", workspace)
 	if err != nil {
 		return err
