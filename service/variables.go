@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/millipede-iac/millipede/service/audit"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
@@ -14,8 +15,12 @@ import (
 
 // Variables are the variables of workspaces and of variable sets.
 type Variables struct {
-	*shared
+	store *store.Store
+	audit *audit.Log
 }
+
+// newVariables returns the variables in a store.
+func newVariables(st *store.Store, l *audit.Log) *Variables { return &Variables{st, l} }
 
 // List returns the variables of a workspace or of a variable set. The values of sensitive variables are
 // empty.
@@ -162,8 +167,12 @@ func (s *Variables) Delete(a *rights.Actor, parent, id string) error {
 
 // VariableSets are the variables that several workspaces of an organization share.
 type VariableSets struct {
-	*shared
+	store *store.Store
+	audit *audit.Log
 }
+
+// newVariableSets returns the variable sets in a store.
+func newVariableSets(st *store.Store, l *audit.Log) *VariableSets { return &VariableSets{st, l} }
 
 // List returns the variable sets of an organization; if a workspace is given, the ones that apply to
 // it.
@@ -317,6 +326,28 @@ func (s *VariableSets) drop(tx *store.Tx, id string) error {
 		}
 	}
 	return tables.VariableSets.Delete(tx, id)
+}
+
+// dropVariables removes the variables of a deleted workspace, and the workspace from the sets that it used.
+func dropVariables(tx *store.Tx, w *record.Workspace) error {
+	for _, id := range tables.Variables.List(tx, "parent", w.ID) {
+		if err := tables.Variables.Delete(tx, id); err != nil {
+			return err
+		}
+	}
+	sets, err := tables.VariableSets.Select(tx, "organization", strings.ToLower(w.Organization))
+	if err != nil {
+		return err
+	}
+	for _, set := range sets {
+		if slices.Contains(set.Workspaces, w.ID) {
+			set.Workspaces = assign(set.Workspaces, w.ID, true)
+			if err := tables.VariableSets.Put(tx, set); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // given has the variables for a run.

@@ -386,11 +386,6 @@ func (s *Workspaces) drop(tx *store.Tx, w *record.Workspace) error {
 			return err
 		}
 	}
-	for _, id := range tables.Variables.List(tx, "parent", w.ID) {
-		if err := tables.Variables.Delete(tx, id); err != nil {
-			return err
-		}
-	}
 	for _, id := range tables.Accesses.List(tx, "on", w.ID) {
 		if err := tables.Accesses.Delete(tx, id); err != nil {
 			return err
@@ -407,17 +402,8 @@ func (s *Workspaces) drop(tx *store.Tx, w *record.Workspace) error {
 	if err := s.drift.Drop(tx, w.ID); err != nil {
 		return err
 	}
-	sets, err := tables.VariableSets.Select(tx, "organization", strings.ToLower(w.Organization))
-	if err != nil {
+	if err := dropVariables(tx, w); err != nil {
 		return err
-	}
-	for _, set := range sets {
-		if slices.Contains(set.Workspaces, w.ID) {
-			set.Workspaces = assign(set.Workspaces, w.ID, true)
-			if err := tables.VariableSets.Put(tx, set); err != nil {
-				return err
-			}
-		}
 	}
 	tx.After(func() {
 		for _, f := range files {
