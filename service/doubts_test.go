@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/variables"
 	"github.com/millipede-iac/millipede/service/work"
 )
 
@@ -167,7 +168,7 @@ func TestASecretInAFailureIsInNoTimeline(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
 	key, value, sensitive := "key", "canary-of-the-cloud", true
-	if _, err := h.Variables.Put(h.Admin, w.ID, "", service.VariableSettings{Key: &key, Value: &value,
+	if _, err := h.Variables.Put(h.Admin, w.ID, "", variables.Settings{Key: &key, Value: &value,
 		Sensitive: &sensitive}); err != nil {
 		t.Fatal(err)
 	}

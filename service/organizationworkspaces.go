@@ -6,10 +6,11 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/variables"
 )
 
 // organizationWorkspaces answers what accounts ask about workspaces.
-type organizationWorkspaces struct{ sets *VariableSets }
+type organizationWorkspaces struct{ sets *variables.Sets }
 
 // InOrganization implements accounts.Workspaces.
 func (organizationWorkspaces) InOrganization(tx *store.Tx, organization string) bool {
@@ -24,7 +25,7 @@ func (organizationWorkspaces) InProject(tx *store.Tx, project string) bool {
 // DropVariableSets implements accounts.Workspaces.
 func (w organizationWorkspaces) DropVariableSets(tx *store.Tx, organization string) error {
 	for _, id := range tables.VariableSets.List(tx, "organization", organization) {
-		if err := w.sets.drop(tx, id); err != nil {
+		if err := w.sets.Drop(tx, id); err != nil {
 			return err
 		}
 	}

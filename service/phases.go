@@ -23,6 +23,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/variables"
 	"github.com/millipede-iac/millipede/service/work"
 )
 
@@ -229,16 +230,16 @@ func (s *phases) job(stopping context.Context, r *record.Run, token string, log 
 		j.Workspace = *w
 		j.Who = nameOf(tx, cmp.Or(r.ConfirmedBy, r.CreatedBy))
 		j.Structured = r.Structured && w.Structured
-		g, err := effective(tx, w, r)
+		g, err := variables.ForRun(tx, w, r)
 		if err != nil {
 			return err
 		}
 		// A token among the variables of the workspace takes precedence.
-		j.Variables, j.Environment = g.values, append([]string{"ATLAS_TOKEN=" + token}, g.environ...)
+		j.Variables, j.Environment = g.Values, append([]string{"ATLAS_TOKEN=" + token}, g.Environ...)
 		if s.host != "" {
 			j.Environment = append([]string{accounts.TokenVariable(s.host) + "=" + token}, j.Environment...)
 		}
-		secrets = append(g.secrets, token)
+		secrets = append(g.Secrets, token)
 		return nil
 	})
 	if err != nil {

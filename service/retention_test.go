@@ -14,6 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/variables"
 )
 
 // files counts the files below a directory of the service.
@@ -145,7 +146,7 @@ func TestTheFileOfTheRecordsGetsSmallerWhenRecordsGo(t *testing.T) {
 	long := strings.Repeat("x", 200_000)
 	var ids []string
 	for i := range 60 {
-		v, err := h.Variables.Put(h.Admin, w.ID, "", service.VariableSettings{Key: servicetest.Ptr(fmt.Sprintf("k%d", i)),
+		v, err := h.Variables.Put(h.Admin, w.ID, "", variables.Settings{Key: servicetest.Ptr(fmt.Sprintf("k%d", i)),
 			Value: &long})
 		if err != nil {
 			t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/variables"
 	"github.com/millipede-iac/millipede/service/work"
 )
 
@@ -72,8 +73,8 @@ type Service struct {
 	*accounts.Accounts
 
 	Workspaces     *Workspaces
-	Variables      *Variables
-	VariableSets   *VariableSets
+	Variables      *variables.Variables
+	VariableSets   *variables.Sets
 	Configurations *Configurations
 	States         *States
 	Objects        *Objects
@@ -142,7 +143,7 @@ func assemble(o *Options) *Service {
 	c := &shared{store: o.Store, now: o.Now, log: o.Logger, stream: events.New(o.Now),
 		audit: &audit.Log{Store: o.Store, Now: o.Now}}
 	s := &Service{shared: c, opts: *o, outlines: newOutlines(c)}
-	s.VariableSets = newVariableSets(o.Store, c.audit)
+	s.VariableSets = variables.NewSets(o.Store, c.audit)
 	s.Accounts = accounts.New(o.Store, o.Now, o.Logger, c.audit, organizationWorkspaces{s.VariableSets})
 	s.Notifications = notifications.New(o.Store, o.Now, o.Logger, c.audit, o.Mail)
 	s.transitions = &transitions{shared: c, notifications: s.Notifications, became: o.Became, version: o.Version}
@@ -166,7 +167,7 @@ func assemble(o *Options) *Service {
 	s.Workspaces = &Workspaces{shared: c, drift: s.Drift, runs: s.Runs, queue: q, transitions: s.transitions,
 		watcher: s.watcher}
 	uploads := &queues{}
-	s.Variables = newVariables(o.Store, c.audit)
+	s.Variables = variables.New(o.Store, c.audit)
 	s.Configurations = &Configurations{shared: c, maxConfiguration: o.MaxConfiguration, queue: q,
 		transitions: s.transitions, uploads: uploads}
 	s.States = &States{shared: c, users: s.Users, outlines: s.outlines, maxState: o.MaxState, uploads: uploads}

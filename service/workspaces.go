@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/variables"
 )
 
 // WorkspaceView is a workspace with the rights of the actor.
@@ -402,7 +403,7 @@ func (s *Workspaces) drop(tx *store.Tx, w *record.Workspace) error {
 	if err := s.drift.Drop(tx, w.ID); err != nil {
 		return err
 	}
-	if err := dropVariables(tx, w); err != nil {
+	if err := variables.DropOfWorkspace(tx, w); err != nil {
 		return err
 	}
 	tx.After(func() {

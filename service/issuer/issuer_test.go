@@ -19,6 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/service/issuer"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/variables"
 	"github.com/millipede-iac/millipede/service/work"
 )
 
@@ -72,7 +73,7 @@ func watch(h *servicetest.Harness) chan seen {
 
 func set(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, name, value string) {
 	t.Helper()
-	if _, err := h.Variables.Put(h.Admin, w.ID, "", service.VariableSettings{Key: &name, Value: &value,
+	if _, err := h.Variables.Put(h.Admin, w.ID, "", variables.Settings{Key: &name, Value: &value,
 		Category: servicetest.Ptr(record.CategoryEnv)}); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/variables"
 )
 
 func TestNobodySeesWhatIsNotTheirs(t *testing.T) {
@@ -66,7 +67,7 @@ func TestARoleAllowsWhatItSaysAndNoMore(t *testing.T) {
 			return err
 		}, "write"},
 		{"set a variable", func(a *rights.Actor) error {
-			_, err := h.Variables.Put(a, w.ID, "", service.VariableSettings{Key: servicetest.Ptr("k" + a.User.Name)})
+			_, err := h.Variables.Put(a, w.ID, "", variables.Settings{Key: servicetest.Ptr("k" + a.User.Name)})
 			return err
 		}, "write"},
 		{"delete the workspace", func(a *rights.Actor) error { return h.Workspaces.Delete(a, w.ID, true) }, "admin"},

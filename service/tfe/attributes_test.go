@@ -10,9 +10,9 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/variables"
 	"github.com/millipede-iac/millipede/service/work"
 )
 
@@ -246,7 +246,7 @@ func TestEveryAnswerHasWhatClientsCrashWithout(t *testing.T) {
 	s.sees("state-version-outputs/"+outputs[0].ID, "state-version-outputs")
 	s.sees("state-versions?filter[workspace][name]=one&filter[organization][name]=acme", "state-versions")
 	for _, sensitive := range []bool{false, true} {
-		must(t, of(s.Variables.Put(s.Admin, w.ID, "", service.VariableSettings{Sensitive: &sensitive,
+		must(t, of(s.Variables.Put(s.Admin, w.ID, "", variables.Settings{Sensitive: &sensitive,
 			Key: servicetest.Ptr(fmt.Sprintf("v%t", sensitive)), Value: servicetest.Ptr("x")})))
 	}
 	s.sees("workspaces/"+w.ID+"/vars", "vars")

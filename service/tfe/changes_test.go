@@ -16,6 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tfe"
+	"github.com/millipede-iac/millipede/service/variables"
 )
 
 // A change read the object, then the body of the request, and then stored the whole object. Changes that somebody else
@@ -196,7 +197,7 @@ func TestAllVariablesAreThoseThatARunHas(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
 	put := func(parent, key, value string) {
-		must(t, of(s.Variables.Put(s.Admin, parent, "", service.VariableSettings{Key: &key, Value: &value,
+		must(t, of(s.Variables.Put(s.Admin, parent, "", variables.Settings{Key: &key, Value: &value,
 			Sensitive: servicetest.Ptr(key == "secret")})))
 	}
 	first := must(t, of(s.VariableSets.Create(s.Admin, record.VariableSet{

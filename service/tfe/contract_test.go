@@ -17,6 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/variables"
 	"github.com/millipede-iac/millipede/service/work"
 )
 
@@ -388,7 +389,7 @@ func TestVariablesComeInPagesToThoseWhoAskForPages(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
 	for i := range 25 {
-		must(t, of(s.Variables.Put(s.Admin, w.ID, "", service.VariableSettings{
+		must(t, of(s.Variables.Put(s.Admin, w.ID, "", variables.Settings{
 			Key: servicetest.Ptr(fmt.Sprintf("v%02d", i)), Value: servicetest.Ptr("x")})))
 	}
 	if all := must(t, of(s.client.Variables.List(s.ctx, w.ID, nil))); len(all.Items) != 25 {

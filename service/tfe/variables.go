@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/variables"
 )
 
 func (c *call) variableResource(v *record.Variable) resource {
@@ -67,7 +67,7 @@ func (c *call) createVariable() error { return c.putVariable("", http.StatusCrea
 func (c *call) changeVariable() error { return c.putVariable(c.arg("var"), http.StatusOK) }
 
 func (c *call) putVariable(id string, status int) error {
-	var o service.VariableSettings
+	var o variables.Settings
 	var a struct {
 		Key         *string `json:"key"`
 		Value       *string `json:"value"`

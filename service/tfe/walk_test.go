@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tfe"
+	"github.com/millipede-iac/millipede/service/variables"
 )
 
 var parameter = regexp.MustCompile(`\{(\w+)\}`)
@@ -49,9 +50,9 @@ func TestATokenForOneWorkspaceReadsNothingOfAnother(t *testing.T) {
 		Organization: "acme", Name: "canary set", Workspaces: []string{w.ID},
 	})))
 	v := must(t, of(s.Variables.Put(s.Admin, w.ID, "",
-		service.VariableSettings{Key: servicetest.Ptr("canary"), Value: servicetest.Ptr("canary")})))
+		variables.Settings{Key: servicetest.Ptr("canary"), Value: servicetest.Ptr("canary")})))
 	inSet := must(t, of(s.Variables.Put(s.Admin, set.ID, "",
-		service.VariableSettings{Key: servicetest.Ptr("canary"), Value: servicetest.Ptr("canary")})))
+		variables.Settings{Key: servicetest.Ptr("canary"), Value: servicetest.Ptr("canary")})))
 	r := s.NewRun(w, func(r *record.Run) { r.Message = "canary" })
 	s.Await(r.ID, record.Planned)
 	ok(s.Runs.Confirm(s.Admin, r.ID, "canary"))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/variables"
 )
 
 // variablesPage shows the variables of a workspace.
@@ -61,7 +62,7 @@ func (c *call) changeVariables() error {
 	case "put":
 		value, category, description := f.Get("value"), f.Get("category"), f.Get("description")
 		hcl, sensitive := f.Get("hcl") != "", f.Get("sensitive") != ""
-		o := service.VariableSettings{Value: &value, HCL: &hcl}
+		o := variables.Settings{Value: &value, HCL: &hcl}
 		if id == "" {
 			o.Key, o.Category, o.Description, o.Sensitive = &key, &category, &description, &sensitive
 		}

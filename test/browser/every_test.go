@@ -20,6 +20,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/variables"
 	"github.com/millipede-iac/millipede/service/work"
 )
 
@@ -48,7 +49,7 @@ func full(s *Site) (paths []string, run *record.Run) {
 	if _, err := s.Workspaces.Change(s.Admin, w.ID, service.WorkspaceSettings{Description: &description}); err != nil {
 		s.t.Fatal(err)
 	}
-	for _, v := range []service.VariableSettings{{Key: &key, Value: &value, Description: &description},
+	for _, v := range []variables.Settings{{Key: &key, Value: &value, Description: &description},
 		{Key: &hidden, Value: &secret, Sensitive: &sensitive}} {
 		if _, err := s.Variables.Put(s.Admin, w.ID, "", v); err != nil {
 			s.t.Fatal(err)
@@ -101,7 +102,7 @@ func (s *Site) named(w *service.WorkspaceView) {
 	set, err := s.VariableSets.Create(s.Admin, record.VariableSet{Organization: "acme", Name: script,
 		Workspaces: []string{w.ID}})
 	if err == nil {
-		_, err = s.Variables.Put(s.Admin, set.ID, "", service.VariableSettings{Key: &key, Value: &value})
+		_, err = s.Variables.Put(s.Admin, set.ID, "", variables.Settings{Key: &key, Value: &value})
 	}
 	var n *record.Notification
 	if err == nil {

@@ -1,31 +1,31 @@
-package service_test
+package variables_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/variables"
 	"github.com/millipede-iac/millipede/service/work"
 )
 
 func TestSensitiveVariablesAreNeverReadBack(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
-	v, err := h.Variables.Put(h.Admin, w.ID, "", service.VariableSettings{Key: servicetest.Ptr("secret"),
+	v, err := h.Variables.Put(h.Admin, w.ID, "", variables.Settings{Key: servicetest.Ptr("secret"),
 		Value: servicetest.Ptr("canary"), Sensitive: servicetest.Ptr(true)})
 	if err != nil || v.Value != "" {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	if v, err = h.Variables.Put(h.Admin, w.ID, v.ID,
-		service.VariableSettings{Description: servicetest.Ptr("d")}); err != nil || v.Value != "" {
+		variables.Settings{Description: servicetest.Ptr("d")}); err != nil || v.Value != "" {
 		t.Errorf("%+v, %v", v, err)
 	}
 	if _, err := h.Variables.Put(h.Admin, w.ID, v.ID,
-		service.VariableSettings{Sensitive: servicetest.Ptr(false)}); !errors.Is(err, tables.ErrInvalid) {
+		variables.Settings{Sensitive: servicetest.Ptr(false)}); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("making a sensitive variable readable: %v", err)
 	}
 	var got []work.Value
@@ -46,7 +46,7 @@ func TestTheLastVariableWins(t *testing.T) {
 	set := func(parent, value, category string) {
 		t.Helper()
 		for _, key := range []string{"all", parent[:4]} {
-			if _, err := h.Variables.Put(h.Admin, parent, "", service.VariableSettings{Key: &key, Value: &value,
+			if _, err := h.Variables.Put(h.Admin, parent, "", variables.Settings{Key: &key, Value: &value,
 				Category: &category}); err != nil {
 				t.Fatal(err)
 			}
