@@ -13,8 +13,6 @@ import (
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
-func configurationFile(id string) string { return "configurations/" + id }
-
 // A client that has lost the response to a request repeats it within the time repeated; the repeated request
 // then has the same meaning as the first. No client repeats a request within atOnce: two requests that close
 // together ask for two configuration versions.
@@ -37,9 +35,6 @@ func (s *Configurations) mayRepeat(made time.Time) bool {
 	age := s.now().Sub(made)
 	return age >= atOnce && age < repeated
 }
-
-// uploadTerm is how long an upload address is valid.
-const uploadTerm = 24 * time.Hour
 
 // Create makes a configuration version of a workspace, whose files are uploaded later. If the same
 // actor repeats the request within seconds, it returns the same version, as long as nothing was uploaded.
@@ -118,7 +113,7 @@ func (s *Configurations) Upload(secret string, archive io.Reader, size int64) er
 	var c *record.Configuration
 	err := s.store.View(func(tx *store.Tx) (err error) {
 		if c, err = tables.Configurations.Find(tx, "secret", tables.Hash(secret)); err != nil ||
-			s.now().Sub(c.CreatedAt) >= uploadTerm {
+			s.now().Sub(c.CreatedAt) >= record.UploadTerm {
 			return tables.NotFound("there is nothing to upload at this address")
 		}
 		return nil
@@ -135,7 +130,7 @@ func (s *Configurations) Upload(secret string, archive io.Reader, size int64) er
 	if err := fits(size, s.maxConfiguration); err != nil {
 		return err
 	}
-	w, err := s.store.Write(configurationFile(c.ID), archive, s.maxConfiguration)
+	w, err := s.store.Write(tables.ConfigurationFile(c.ID), archive, s.maxConfiguration)
 	problem := ""
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
@@ -214,7 +209,7 @@ func fits(size, limit int64) error {
 // inspect reads an archive in the same way as the engine does, without keeping anything. It returns a
 // description of what is wrong with the archive, or "".
 func (s *Configurations) inspect(id string) (problem string, err error) {
-	r, err := s.store.Read(configurationFile(id))
+	r, err := s.store.Read(tables.ConfigurationFile(id))
 	if err != nil {
 		return "", err
 	}
@@ -234,7 +229,7 @@ func (s *Configurations) Download(a *rights.Actor, id string) (io.ReadCloser, er
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.store.Read(configurationFile(c.ID))
+	r, err := s.store.Read(tables.ConfigurationFile(c.ID))
 	return r, tables.Translated(err)
 }
 
@@ -282,7 +277,7 @@ func (s *Configurations) Archive(a *rights.Actor, id string) error {
 		}
 		c.Status, c.ArchivedAt = record.Archived, s.now().UTC()
 		tx.After(func() {
-			if err := s.store.Remove(configurationFile(c.ID)); err != nil {
+			if err := s.store.Remove(tables.ConfigurationFile(c.ID)); err != nil {
 				s.log.Warn("cannot remove an archived configuration", "version", c.ID, "error", err)
 			}
 		})

@@ -48,8 +48,8 @@ func (s *States) PutForeign(a *rights.Actor, workspace string, n ForeignState, d
 		if kept {
 			return
 		}
-		if err := s.store.Remove(stateFile(v.ID)); err != nil {
-			s.log.Warn("cannot remove the file of a refused state", "file", stateFile(v.ID), "error", err)
+		if err := s.store.Remove(tables.StateFile(v.ID)); err != nil {
+			s.log.Warn("cannot remove the file of a refused state", "file", tables.StateFile(v.ID), "error", err)
 		}
 	}()
 	v.MD5, v.Size = written.MD5, written.Size

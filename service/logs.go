@@ -78,8 +78,6 @@ func (s *Logs) close() error {
 	return errors.Join(errs...)
 }
 
-func logFile(phase string) string { return "logs/" + phase }
-
 // logTerm is how long the address of a log is valid at least. The address stays valid until the phase has
 // ended.
 const logTerm = 24 * time.Hour
@@ -151,12 +149,12 @@ func (s *Logs) Read(ctx context.Context, address string, offset int64, limit int
 	for {
 		begun := s.queue.Follow(f.run, f.phase)
 		s.mu.Lock()
-		log := s.open[logFile(f.phase)]
+		log := s.open[tables.LogFile(f.phase)]
 		s.mu.Unlock()
 		if log != nil {
 			return log.ReadAt(ctx, offset, limit)
 		}
-		log, err := s.store.ReadLog(logFile(f.phase))
+		log, err := s.store.ReadLog(tables.LogFile(f.phase))
 		if errors.Is(err, store.ErrNotFound) {
 			if f.plans {
 				if text := beforeBegin(f.run, begun == nil, offset, limit); len(text) > 0 {
@@ -199,17 +197,6 @@ func (s *Logs) Read(ctx context.Context, address string, offset int64, limit int
 	}
 }
 
-// runFiles returns the names of the files of a run.
-func runFiles(r *record.Run) []string {
-	return []string{logFile(r.Plan.ID), logFile(r.Apply.ID), planFile(r), planShapeFile(r), planJSONFile(r),
-		planRedactedFile(r), planOutlineFile(r), timelineFile(r.Plan.ID), timelineFile(r.Apply.ID)}
-}
-
-func planFile(r *record.Run) string         { return "plans/" + r.Plan.ID }
-func planShapeFile(r *record.Run) string    { return "plans/" + r.Plan.ID + ".shape" }
-func planJSONFile(r *record.Run) string     { return "plans/" + r.Plan.ID + ".json" }
-func planRedactedFile(r *record.Run) string { return "plans/" + r.Plan.ID + ".redacted" }
-
 // LogPart is a part of the log of a phase.
 type LogPart struct {
 	Text []byte
@@ -225,10 +212,10 @@ func (s *Logs) Before(ctx context.Context, a *rights.Actor, phase string, end in
 		return p, err
 	}
 	s.mu.Lock()
-	log := s.open[logFile(phase)]
+	log := s.open[tables.LogFile(phase)]
 	s.mu.Unlock()
 	if log == nil {
-		log, err = s.store.ReadLog(logFile(phase))
+		log, err = s.store.ReadLog(tables.LogFile(phase))
 		if errors.Is(err, store.ErrNotFound) {
 			return p, nil
 		}

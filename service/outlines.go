@@ -131,8 +131,8 @@ func outlined[T any](s *outlines, name string, decode func([]byte) (*T, error), 
 }
 
 func (s *outlines) Plan(r *record.Run) (*outline.Plan, error) {
-	return outlined(s, planOutlineFile(r), outline.DecodePlan, func() (*outline.Plan, error) {
-		return readOutline(s, planRedactedFile(r), outline.ReadPlan)
+	return outlined(s, tables.PlanOutlineFile(r), outline.DecodePlan, func() (*outline.Plan, error) {
+		return readOutline(s, tables.PlanRedactedFile(r), outline.ReadPlan)
 	}, func(p *outline.Plan) int { return len(p.Changes) + len(p.Drift) })
 }
 
@@ -184,12 +184,12 @@ func (s *outlines) State(v *record.StateVersion) (*outline.State, error) {
 		if i+1 < len(chain) {
 			beforeID = chain[i+1].ID
 		}
-		before, err = outlined(s, stateOutlineFile(this.ID), outline.DecodeState, func() (*outline.State, error) {
-			o, err := readOutline(s, stateFile(this.ID), outline.ReadState)
+		before, err = outlined(s, tables.StateOutlineFile(this.ID), outline.DecodeState, func() (*outline.State, error) {
+			o, err := readOutline(s, tables.StateFile(this.ID), outline.ReadState)
 			if err == nil {
 				o.Follow(this.ID, before, beforeID)
 				if before != nil {
-					s.drop(stateOutlineFile(beforeID)) // its file remains, for the few who compare versions
+					s.drop(tables.StateOutlineFile(beforeID)) // its file remains, for the few who compare versions
 				}
 			}
 			return o, err
@@ -202,10 +202,10 @@ func (s *outlines) State(v *record.StateVersion) (*outline.State, error) {
 }
 
 func (s *outlines) outlineThere(version string) bool {
-	if s.get(stateOutlineFile(version)) != nil {
+	if s.get(tables.StateOutlineFile(version)) != nil {
 		return true
 	}
-	r, err := s.store.Read(stateOutlineFile(version))
+	r, err := s.store.Read(tables.StateOutlineFile(version))
 	if err != nil {
 		return false
 	}
@@ -244,15 +244,6 @@ func (s *outlines) masks(v *record.StateVersion, o *outline.Object) ([]string, b
 		}
 	}
 	return nil, false
-}
-
-// The names of outline files.
-func planOutlineFile(r *record.Run) string   { return "plans/" + r.Plan.ID + ".outline" }
-func stateOutlineFile(version string) string { return "states/" + version + ".outline" }
-
-// stateFiles returns the names of the files of a state version.
-func stateFiles(version string) []string {
-	return []string{stateFile(version), jsonStateFile(version), stateOutlineFile(version)}
 }
 
 // enqueue queues the making of an outline. If the queue is full, the outline is made when it is requested.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // phaseLogs opens and ends the logs of phases.
@@ -18,7 +19,7 @@ type phaseLogs struct {
 
 // Open implements queue.Logs.
 func (l phaseLogs) Open(r *record.Run, phase string) (queue.Log, bool, error) {
-	file, err := l.write(logFile(phase))
+	file, err := l.write(tables.LogFile(phase))
 	if err != nil {
 		l.log.Error("cannot write the log of a run", "run", r.ID, "error", err)
 		return nil, false, err
@@ -33,7 +34,7 @@ func (l phaseLogs) Open(r *record.Run, phase string) (queue.Log, bool, error) {
 // End implements queue.Logs.
 func (l phaseLogs) End(r *record.Run, phase string, log queue.Log) {
 	_, err := io.WriteString(log, logEnd)
-	if err = errors.Join(err, l.end(logFile(phase))); err != nil {
+	if err = errors.Join(err, l.end(tables.LogFile(phase))); err != nil {
 		l.log.Error("cannot close the log of a run", "run", r.ID, "error", err)
 	}
 }

@@ -76,7 +76,7 @@ func (s *phases) Run(leaving, stopping context.Context, r *record.Run, j *queue.
 		}
 		defer s.timelines.end(r)
 		if r.Status == record.Applying {
-			if job.Plan, err = s.store.ReadAll(planFile(r)); err != nil {
+			if job.Plan, err = s.store.ReadAll(tables.PlanFile(r)); err != nil {
 				return nil, err
 			}
 			return applyResults(s.engine.Apply(leaving, job))
@@ -87,7 +87,8 @@ func (s *phases) Run(leaving, stopping context.Context, r *record.Run, j *queue.
 		}
 		var files errgroup.Group // written in parallel: each write waits for the disk
 		for file, data := range map[string][]byte{
-			planFile(r): planned.Plan, planShapeFile(r): planned.Shape, planRedactedFile(r): planned.Redacted,
+			tables.PlanFile(r): planned.Plan, tables.PlanShapeFile(r): planned.Shape,
+			tables.PlanRedactedFile(r): planned.Redacted,
 		} {
 			files.Go(func() error {
 				_, err := s.store.Write(file, bytes.NewReader(data), int64(len(data)))
@@ -246,7 +247,7 @@ func (s *phases) job(stopping context.Context, r *record.Run, token string, log 
 		return nil, nil, err
 	}
 	if r.Configuration != "" {
-		j.Configuration = func() (io.ReadCloser, error) { return s.store.Read(configurationFile(r.Configuration)) }
+		j.Configuration = func() (io.ReadCloser, error) { return s.store.Read(tables.ConfigurationFile(r.Configuration)) }
 	}
 	runsDir := filepath.Join(s.store.Dir(), "scratch")
 	if err := errors.Join(os.MkdirAll(runsDir, 0o700), os.MkdirAll(j.Data, 0o700)); err != nil {

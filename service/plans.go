@@ -37,7 +37,7 @@ func (s *Plans) JSON(ctx context.Context, a *rights.Actor, phase string, redacte
 	}
 	switch {
 	case redacted:
-		data, err = s.store.ReadAll(planRedactedFile(&v.Run))
+		data, err = s.store.ReadAll(tables.PlanRedactedFile(&v.Run))
 	case !rights.ReadState.Has(v.Permissions):
 		return nil, true, tables.NotFound("there is no such document, or you have no access to it")
 	default:
@@ -56,25 +56,25 @@ func (s *shared) dataDir(workspace string) string {
 func (s *Plans) wholeJSON(ctx context.Context, r *record.Run) ([]byte, error) {
 	s.documents.Lock()
 	defer s.documents.Unlock()
-	data, missing := s.store.ReadAll(planJSONFile(r))
+	data, missing := s.store.ReadAll(tables.PlanJSONFile(r))
 	if missing == nil {
 		return data, nil
 	}
-	shape, err := s.store.ReadAll(planShapeFile(r))
+	shape, err := s.store.ReadAll(tables.PlanShapeFile(r))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, missing // the run is from a version that did not keep it
 	}
 	if err != nil {
 		return nil, err
 	}
-	text, err := s.store.ReadAll(planFile(r))
+	text, err := s.store.ReadAll(tables.PlanFile(r))
 	if err != nil {
 		return nil, err
 	}
 	if data, err = s.engine.PlanJSON(ctx, s.dataDir(r.Workspace), text, shape); err != nil {
 		return nil, fmt.Errorf("making the document of the plan %s: %w", r.Plan.ID, err)
 	}
-	if err := s.store.Cache(planJSONFile(r), data); err != nil {
+	if err := s.store.Cache(tables.PlanJSONFile(r), data); err != nil {
 		s.log.Warn("cannot store the document of a plan; it will be made again at the next request", "plan", r.Plan.ID,
 			"error", err)
 	}
@@ -102,6 +102,6 @@ func (s *Plans) Change(a *rights.Actor, run string, o *outline.Object) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	data, err := s.store.ReadPart(planRedactedFile(&v.Run), o.Start, o.Size)
+	data, err := s.store.ReadPart(tables.PlanRedactedFile(&v.Run), o.Start, o.Size)
 	return data, tables.Translated(err)
 }

@@ -98,7 +98,7 @@ type resourceKey struct{ module, kind, name string }
 
 // resourceProviders returns the source address of the provider of each managed resource in a version of a state.
 func (s *States) resourceProviders(v *record.StateVersion) (out map[resourceKey]string, err error) {
-	text, err := s.store.Read(stateFile(v.ID))
+	text, err := s.store.Read(tables.StateFile(v.ID))
 	if err != nil {
 		return nil, err
 	}

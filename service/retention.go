@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -11,19 +12,29 @@ import (
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
-// Retention removes the runs, configurations and state versions that need not be kept any longer.
-type Retention struct {
-	*shared
-	retention   record.Retention
-	transitions *transitions
+// retentionOptions are what the removal of old records needs. All are required.
+type retentionOptions struct {
+	Store *store.Store
+	Now   func() time.Time
+	Log   *slog.Logger
+	// Default is the retention of workspaces that have none of their own.
+	Default record.Retention
+	// DropRun removes the records of a run.
+	DropRun func(tx *store.Tx, r *record.Run) error
 }
+
+// Retention removes the runs, configurations and state versions that need not be kept any longer.
+type Retention struct{ o retentionOptions }
+
+// newRetention returns the retention of the records in a store.
+func newRetention(o retentionOptions) *Retention { return &Retention{o} }
 
 // of returns the retention of a workspace.
 func (s *Retention) of(w *record.Workspace) record.Retention {
 	if w.Retention != nil {
 		return *w.Retention
 	}
-	return s.retention
+	return s.o.Default
 }
 
 // ParseAge parses the minimum age of removed records, such as 720h; 0 and the empty text mean none.
@@ -39,7 +50,7 @@ func ParseAge(text string) (time.Duration, error) {
 }
 
 // Default returns the retention of workspaces that have none of their own.
-func (s *Retention) Default() record.Retention { return s.retention }
+func (s *Retention) Default() record.Retention { return s.o.Default }
 
 const (
 	// sweepEvery is the interval between two sweeps.
@@ -51,13 +62,13 @@ const (
 	configurationTerm = 24 * time.Hour
 )
 
-// sweep removes expired records at intervals, until ctx ends.
-func (s *Retention) sweep(ctx context.Context) {
+// SweepAlways removes expired records at intervals, until ctx ends.
+func (s *Retention) SweepAlways(ctx context.Context) {
 	again := time.NewTicker(sweepEvery)
 	defer again.Stop()
 	for {
 		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-			s.log.Error("cannot remove expired records; will retry", "error", err)
+			s.o.Log.Error("cannot remove expired records; will retry", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -68,10 +79,10 @@ func (s *Retention) sweep(ctx context.Context) {
 }
 
 // Sweep removes the runs, configurations and state versions that the retention of their workspaces no longer
-// requires. Run also calls it.
+// requires. SweepAlways also calls it.
 func (s *Retention) Sweep(ctx context.Context) error {
 	var all []string
-	err := s.store.View(func(tx *store.Tx) error {
+	err := s.o.Store.View(func(tx *store.Tx) error {
 		for w, err := range tables.Workspaces.All(tx) {
 			if err != nil {
 				return err
@@ -104,7 +115,7 @@ func (s *Retention) sweepWorkspace(id string) (more bool, err error) {
 	if files, err := s.surplus(id, nil); err != nil || len(files) == 0 {
 		return false, err // most workspaces have none; then there is no write transaction
 	}
-	err = s.store.Update(func(tx *store.Tx) error {
+	err = s.o.Store.Update(func(tx *store.Tx) error {
 		more = false
 		files, err := s.surplus(id, tx)
 		if err != nil || len(files) == 0 {
@@ -113,8 +124,8 @@ func (s *Retention) sweepWorkspace(id string) (more bool, err error) {
 		more = true
 		tx.After(func() {
 			for _, name := range files {
-				if err := s.store.Remove(name); err != nil {
-					s.log.Warn("cannot remove an unused file", "file", name, "error", err)
+				if err := s.o.Store.Remove(name); err != nil {
+					s.o.Log.Warn("cannot remove an unused file", "file", name, "error", err)
 				}
 			}
 		})
@@ -126,7 +137,7 @@ func (s *Retention) sweepWorkspace(id string) (more bool, err error) {
 // surplus returns the files of expired records and, if tx is not nil, removes the records.
 func (s *Retention) surplus(id string, tx *store.Tx) (files []string, err error) {
 	if tx == nil {
-		err = s.store.View(func(tx *store.Tx) error { files, err = s.surplusIn(tx, id, false); return err })
+		err = s.o.Store.View(func(tx *store.Tx) error { files, err = s.surplusIn(tx, id, false); return err })
 		return files, err
 	}
 	return s.surplusIn(tx, id, true)
@@ -144,7 +155,7 @@ func (s *Retention) surplusIn(tx *store.Tx, id string, remove bool) (files []str
 	if keep.Everything() {
 		return nil, nil
 	}
-	before := s.now().Add(-keep.For)
+	before := s.o.Now().Add(-keep.For)
 	needed := map[string]bool{w.CurrentConfiguration: true}
 	var current *record.StateVersion
 	if w.CurrentState != "" {
@@ -167,9 +178,9 @@ func (s *Retention) surplusIn(tx *store.Tx, id string, remove bool) (files []str
 			needed[r.Configuration] = true
 			continue
 		}
-		files = append(files, runFiles(r)...)
+		files = append(files, tables.RunFiles(r)...)
 		if remove {
-			if err := s.transitions.dropRun(tx, r); err != nil {
+			if err := s.o.DropRun(tx, r); err != nil {
 				return nil, err
 			}
 		}
@@ -179,11 +190,11 @@ func (s *Retention) surplusIn(tx *store.Tx, id string, remove bool) (files []str
 		if err != nil {
 			return nil, err
 		}
-		young := !c.CreatedAt.Before(before) || s.now().Sub(c.CreatedAt) < configurationTerm
+		young := !c.CreatedAt.Before(before) || s.o.Now().Sub(c.CreatedAt) < configurationTerm
 		if needed[id] || young || keep.Runs == 0 || len(files) > sweepMost {
 			continue
 		}
-		files = append(files, configurationFile(id))
+		files = append(files, tables.ConfigurationFile(id))
 		if remove {
 			if err := tables.Configurations.Delete(tx, id); err != nil {
 				return nil, err
@@ -200,11 +211,11 @@ func (s *Retention) surplusIn(tx *store.Tx, id string, remove bool) (files []str
 		if whole {
 			states++
 		}
-		young := !v.CreatedAt.Before(before) || !whole && s.now().Sub(v.CreatedAt) < uploadTerm
+		young := !v.CreatedAt.Before(before) || !whole && s.o.Now().Sub(v.CreatedAt) < record.UploadTerm
 		if id == w.CurrentState || young || whole && amongKept(states, keep.States) || len(files) > sweepMost {
 			continue
 		}
-		files = append(files, stateFiles(id)...)
+		files = append(files, tables.StateFiles(id)...)
 		if remove {
 			if err := tables.StateVersions.Delete(tx, id); err != nil {
 				return nil, err

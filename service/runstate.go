@@ -24,7 +24,7 @@ func (t *runState) Read(context.Context) (data []byte, err error) {
 	if err != nil || v == nil {
 		return nil, err
 	}
-	return t.store.ReadAll(stateFile(v.ID))
+	return t.store.ReadAll(tables.StateFile(v.ID))
 }
 
 // Providers implements State.
@@ -61,7 +61,7 @@ func (t *runState) Write(_ context.Context, data []byte) error {
 	if t.changer != "" {
 		v.Run, v.CreatedBy = "", t.changer
 	}
-	w, err := t.store.Write(stateFile(v.ID), bytes.NewReader(data), int64(len(data)))
+	w, err := t.store.Write(tables.StateFile(v.ID), bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		return err
 	}

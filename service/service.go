@@ -176,7 +176,8 @@ func assemble(o *Options) *Service {
 		timelines: s.Timelines, workspaces: s.Workspaces}
 	s.Halts = &Halts{shared: c, queue: q}
 	s.RunTriggers = &RunTriggers{shared: c}
-	s.Retention = &Retention{shared: c, retention: o.Retention, transitions: s.transitions}
+	s.Retention = newRetention(retentionOptions{Store: o.Store, Now: o.Now, Log: o.Logger, Default: o.Retention,
+		DropRun: dropRun})
 	s.Plans = &Plans{shared: c, engine: o.Engine, outlines: s.outlines, runs: s.Runs}
 	s.Audit = c.audit
 	return s
@@ -188,7 +189,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.Pools.applyDrains(ctx)
 	var others sync.WaitGroup
 	others.Go(func() { s.outlines.makeWanted(ctx) })
-	others.Go(func() { s.Retention.sweep(ctx) })
+	others.Go(func() { s.Retention.SweepAlways(ctx) })
 	others.Go(func() { s.watcher.Run(ctx) })
 	err := s.queue.Run(ctx)
 	s.stream.Close()

@@ -36,7 +36,7 @@ func (s *States) Object(a *rights.Actor, version string, o *outline.Object) (att
 	if err != nil {
 		return nil, false, tables.Translated(err)
 	}
-	data, err := s.store.ReadPart(stateFile(v.ID), o.Start, o.Size)
+	data, err := s.store.ReadPart(tables.StateFile(v.ID), o.Start, o.Size)
 	if err != nil {
 		return nil, false, tables.Translated(err)
 	}

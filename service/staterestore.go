@@ -43,7 +43,7 @@ func (s *States) Restore(a *rights.Actor, id string) (out *record.StateVersion, 
 	if err := s.store.View(func(tx *store.Tx) error { _, err := check(tx); return err }); err != nil {
 		return nil, s.audit.Refuse(a, "state.restore", id, tables.Translated(err))
 	}
-	text, err := s.store.ReadAll(stateFile(id))
+	text, err := s.store.ReadAll(tables.StateFile(id))
 	if err != nil {
 		return nil, tables.Translated(err)
 	}
@@ -53,7 +53,7 @@ func (s *States) Restore(a *rights.Actor, id string) (out *record.StateVersion, 
 	}
 	out = &record.StateVersion{ID: tables.NewID("sv"), Workspace: old.Workspace, Serial: serial, Lineage: old.Lineage,
 		Status: record.StateFinalized, Secret: tables.NewSecret(), CreatedAt: s.now().UTC(), CreatedBy: a.ID()}
-	w, err := s.store.Write(stateFile(out.ID), bytes.NewReader(text), int64(len(text)))
+	w, err := s.store.Write(tables.StateFile(out.ID), bytes.NewReader(text), int64(len(text)))
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (s *States) Restore(a *rights.Actor, id string) (out *record.StateVersion, 
 		return tables.StateVersions.Put(tx, out)
 	})
 	if err != nil {
-		return nil, errors.Join(err, s.store.Remove(stateFile(out.ID)))
+		return nil, errors.Join(err, s.store.Remove(tables.StateFile(out.ID)))
 	}
 	return out, nil
 }

@@ -14,9 +14,6 @@ import (
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
-func stateFile(id string) string     { return "states/" + id }
-func jsonStateFile(id string) string { return "states/" + id + ".json" }
-
 // NewState is a state version to be created.
 type NewState struct {
 	Serial  uint64
@@ -219,7 +216,7 @@ func (s *States) keep(v *record.StateVersion, data io.Reader) (w store.Written, 
 	read, write := io.Pipe()
 	kept := make(chan outcome, 1)
 	go func() { // the code below waits for it
-		w, err := s.store.Write(stateFile(v.ID), io.TeeReader(data, write), s.maxState)
+		w, err := s.store.Write(tables.StateFile(v.ID), io.TeeReader(data, write), s.maxState)
 		_ = write.CloseWithError(err) // never fails
 		kept <- outcome{w, err}
 	}()
@@ -245,7 +242,7 @@ func (s *States) UploadJSON(secret string, data io.Reader, size int64) error {
 	if err := fits(size, s.maxState); err != nil {
 		return err
 	}
-	if _, err := s.store.Write(jsonStateFile(v.ID), data, s.maxState); err != nil {
+	if _, err := s.store.Write(tables.StateJSONFile(v.ID), data, s.maxState); err != nil {
 		if errors.Is(err, store.ErrTooLarge) {
 			return &problem413{s.maxState}
 		}
@@ -264,7 +261,7 @@ func (s *States) UploadJSON(secret string, data io.Reader, size int64) error {
 func (s *States) uploaded(secret string) (v *record.StateVersion, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if v, err = tables.StateVersions.Find(tx, "secret", tables.Hash(secret)); err != nil ||
-			s.now().Sub(v.CreatedAt) >= uploadTerm {
+			s.now().Sub(v.CreatedAt) >= record.UploadTerm {
 			return tables.NotFound("there is nothing to upload at this address")
 		}
 		if v.Status == record.StateDiscarded {
@@ -344,7 +341,7 @@ func (s *States) Download(a *rights.Actor, id string) (data io.ReadCloser, v *re
 	if err != nil {
 		return nil, nil, tables.Translated(err)
 	}
-	data, err = s.store.Read(stateFile(v.ID))
+	data, err = s.store.Read(tables.StateFile(v.ID))
 	return data, v, tables.Translated(err)
 }
 
@@ -355,7 +352,7 @@ func (s *States) DownloadJSON(a *rights.Actor, id string) (data []byte, err erro
 	if err != nil {
 		return nil, tables.Translated(err)
 	}
-	data, err = s.store.ReadAll(jsonStateFile(v.ID))
+	data, err = s.store.ReadAll(tables.StateJSONFile(v.ID))
 	return data, tables.Translated(err)
 }
 

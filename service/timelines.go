@@ -61,8 +61,6 @@ func (s *Timelines) runOf(engine string) string {
 	return s.engine[engine]
 }
 
-func timelineFile(phase string) string { return "timelines/" + phase }
-
 // current returns the current phase of a run.
 func current(r *record.Run) *record.Phase {
 	if r.Status == record.Applying {
@@ -97,9 +95,9 @@ func (s *Timelines) end(r *record.Run) {
 	switch {
 	case err != nil:
 	case phase == r.Plan.ID: // a plan leaves nothing in doubt
-		err = s.store.Cache(timelineFile(phase), text.Bytes())
+		err = s.store.Cache(tables.TimelineFile(phase), text.Bytes())
 	default:
-		_, err = s.store.Write(timelineFile(phase), &text, int64(text.Len()))
+		_, err = s.store.Write(tables.TimelineFile(phase), &text, int64(text.Len()))
 	}
 	if err != nil {
 		s.log.Warn("cannot store the timeline of a run", "run", r.ID, "error", err)
@@ -135,7 +133,7 @@ type timelineLines [linesOfFile][]byte
 
 // lines reads the timeline of an ended phase.
 func (s *Timelines) lines(phase string) (timelineLines, error) {
-	text, err := s.store.ReadAll(timelineFile(phase))
+	text, err := s.store.ReadAll(tables.TimelineFile(phase))
 	if err != nil {
 		return timelineLines{}, err
 	}

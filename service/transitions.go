@@ -150,7 +150,7 @@ func (s *transitions) nextRun(tx *store.Tx, w *record.Workspace) string {
 }
 
 // dropRun removes the records of a run.
-func (s *transitions) dropRun(tx *store.Tx, r *record.Run) error {
+func dropRun(tx *store.Tx, r *record.Run) error {
 	for _, id := range tables.RunNotes.List(tx, "run", r.ID) {
 		if err := tables.RunNotes.Delete(tx, id); err != nil {
 			return err

@@ -370,19 +370,19 @@ func (s *Workspaces) drop(tx *store.Tx, w *record.Workspace) error {
 		if err != nil {
 			return err
 		}
-		files = append(files, runFiles(r)...)
-		if err := s.transitions.dropRun(tx, r); err != nil {
+		files = append(files, tables.RunFiles(r)...)
+		if err := dropRun(tx, r); err != nil {
 			return err
 		}
 	}
 	for _, id := range tables.Configurations.List(tx, "workspace", w.ID) {
-		files = append(files, configurationFile(id))
+		files = append(files, tables.ConfigurationFile(id))
 		if err := tables.Configurations.Delete(tx, id); err != nil {
 			return err
 		}
 	}
 	for _, id := range tables.StateVersions.List(tx, "workspace", w.ID) {
-		files = append(files, stateFiles(id)...)
+		files = append(files, tables.StateFiles(id)...)
 		if err := tables.StateVersions.Delete(tx, id); err != nil {
 			return err
 		}

@@ -163,6 +163,9 @@ type Triggers struct {
 	Patterns      []string `json:"patterns,omitempty"`
 }
 
+// UploadTerm is how long an upload address is valid.
+const UploadTerm = 24 * time.Hour
+
 // MaxDoubts bounds the list of a workspace's operations in doubt.
 const MaxDoubts = 200
 
