@@ -21,6 +21,7 @@ import (
 	"github.com/millipede-iac/millipede/service/notifications"
 	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/retention"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/variables"
 	"github.com/millipede-iac/millipede/service/work"
@@ -83,7 +84,7 @@ type Service struct {
 	Halts          *Halts
 	Notifications  *notifications.Notifications
 	RunTriggers    *RunTriggers
-	Retention      *Retention
+	Retention      *retention.Sweeper
 
 	Runs      *Runs
 	Plans     *Plans
@@ -176,7 +177,7 @@ func assemble(o *Options) *Service {
 		timelines: s.Timelines, workspaces: s.Workspaces}
 	s.Halts = &Halts{shared: c, queue: q}
 	s.RunTriggers = &RunTriggers{shared: c}
-	s.Retention = newRetention(retentionOptions{Store: o.Store, Now: o.Now, Log: o.Logger, Default: o.Retention,
+	s.Retention = retention.New(retention.Options{Store: o.Store, Now: o.Now, Log: o.Logger, Default: o.Retention,
 		DropRun: dropRun})
 	s.Plans = &Plans{shared: c, engine: o.Engine, outlines: s.outlines, runs: s.Runs}
 	s.Audit = c.audit

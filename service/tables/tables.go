@@ -1,7 +1,7 @@
 // Package tables has the tables in which the service keeps its records, with their indexes.
 //
-// It makes the IDs and secrets of records, knows the names of their files, and has the errors with which everything that
-// reads and changes records answers. It does not say who may do so: package rights does.
+// It makes the IDs and secrets of records, knows the names of their files, and has the errors with which everything
+// that reads and changes records answers. It does not say who may do so: package rights does.
 package tables
 
 import (

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/retention"
 	"github.com/millipede-iac/millipede/service/variables"
 )
 
@@ -130,12 +131,12 @@ func (c *call) settings() error {
 	})
 }
 
-// retention reads the retention of a form; nil for that of the service.
-func retention(f url.Values) (*record.Retention, error) {
+// retentionFrom reads the retention of a form; nil for that of the service.
+func retentionFrom(f url.Values) (*record.Retention, error) {
 	if f.Get("retention") != "own" {
 		return nil, nil //nolint:nilnil // see the comment of the function
 	}
-	age, err := service.ParseAge(f.Get("keep-for"))
+	age, err := retention.ParseAge(f.Get("keep-for"))
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +184,7 @@ func (c *call) changeSettings() error {
 		if err = failed; err != nil {
 			break
 		}
-		keep, failed := retention(f)
+		keep, failed := retentionFrom(f)
 		if err = failed; err != nil {
 			break
 		}

@@ -1,4 +1,7 @@
-package service
+// Package retention removes the runs, configurations and state versions that need not be kept any longer.
+//
+// It does not remove the audit log, nor what a workspace still needs.
+package retention
 
 import (
 	"context"
@@ -12,8 +15,8 @@ import (
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
-// retentionOptions are what the removal of old records needs. All are required.
-type retentionOptions struct {
+// Options are what the removal of old records needs. All are required.
+type Options struct {
 	Store *store.Store
 	Now   func() time.Time
 	Log   *slog.Logger
@@ -23,14 +26,14 @@ type retentionOptions struct {
 	DropRun func(tx *store.Tx, r *record.Run) error
 }
 
-// Retention removes the runs, configurations and state versions that need not be kept any longer.
-type Retention struct{ o retentionOptions }
+// Sweeper removes expired records.
+type Sweeper struct{ o Options }
 
-// newRetention returns the retention of the records in a store.
-func newRetention(o retentionOptions) *Retention { return &Retention{o} }
+// New returns the retention of the records in a store.
+func New(o Options) *Sweeper { return &Sweeper{o} }
 
 // of returns the retention of a workspace.
-func (s *Retention) of(w *record.Workspace) record.Retention {
+func (s *Sweeper) of(w *record.Workspace) record.Retention {
 	if w.Retention != nil {
 		return *w.Retention
 	}
@@ -50,7 +53,7 @@ func ParseAge(text string) (time.Duration, error) {
 }
 
 // Default returns the retention of workspaces that have none of their own.
-func (s *Retention) Default() record.Retention { return s.o.Default }
+func (s *Sweeper) Default() record.Retention { return s.o.Default }
 
 const (
 	// sweepEvery is the interval between two sweeps.
@@ -63,7 +66,7 @@ const (
 )
 
 // SweepAlways removes expired records at intervals, until ctx ends.
-func (s *Retention) SweepAlways(ctx context.Context) {
+func (s *Sweeper) SweepAlways(ctx context.Context) {
 	again := time.NewTicker(sweepEvery)
 	defer again.Stop()
 	for {
@@ -80,7 +83,7 @@ func (s *Retention) SweepAlways(ctx context.Context) {
 
 // Sweep removes the runs, configurations and state versions that the retention of their workspaces no longer
 // requires. SweepAlways also calls it.
-func (s *Retention) Sweep(ctx context.Context) error {
+func (s *Sweeper) Sweep(ctx context.Context) error {
 	var all []string
 	err := s.o.Store.View(func(tx *store.Tx) error {
 		for w, err := range tables.Workspaces.All(tx) {
@@ -111,7 +114,7 @@ func (s *Retention) Sweep(ctx context.Context) error {
 
 // sweepWorkspace removes some expired records of a workspace; more is true if there may be further ones. Files
 // are removed after the removal of their records is committed.
-func (s *Retention) sweepWorkspace(id string) (more bool, err error) {
+func (s *Sweeper) sweepWorkspace(id string) (more bool, err error) {
 	if files, err := s.surplus(id, nil); err != nil || len(files) == 0 {
 		return false, err // most workspaces have none; then there is no write transaction
 	}
@@ -135,7 +138,7 @@ func (s *Retention) sweepWorkspace(id string) (more bool, err error) {
 }
 
 // surplus returns the files of expired records and, if tx is not nil, removes the records.
-func (s *Retention) surplus(id string, tx *store.Tx) (files []string, err error) {
+func (s *Sweeper) surplus(id string, tx *store.Tx) (files []string, err error) {
 	if tx == nil {
 		err = s.o.Store.View(func(tx *store.Tx) error { files, err = s.surplusIn(tx, id, false); return err })
 		return files, err
@@ -146,7 +149,7 @@ func (s *Retention) surplus(id string, tx *store.Tx) (files []string, err error)
 // amongKept reports whether the nth newest record is among the ones to keep; most is the number to keep, 0 for all.
 func amongKept(n, most int) bool { return most == 0 || n <= most }
 
-func (s *Retention) surplusIn(tx *store.Tx, id string, remove bool) (files []string, err error) {
+func (s *Sweeper) surplusIn(tx *store.Tx, id string, remove bool) (files []string, err error) {
 	w, err := tables.Workspaces.Get(tx, id)
 	if err != nil {
 		return nil, nil // the workspace was deleted meanwhile

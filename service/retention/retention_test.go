@@ -1,4 +1,4 @@
-package service_test
+package retention_test
 
 import (
 	"errors"
