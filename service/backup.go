@@ -4,16 +4,18 @@ import (
 	"context"
 	"io"
 
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Backup writes a consistent copy of all data of the service to out, while runs continue. The copy has every
 // change that was confirmed before the call. Only administrators of the service may make one. If Backup returns
 // an error, the output is incomplete and must be discarded.
-func (s *Service) Backup(ctx context.Context, a *Actor, out io.Writer) error {
-	err := s.audited(a, "backup", "", func(*store.Tx) error {
-		if !a.admin() {
-			return forbidden("only administrators of the service may make a backup")
+func (s *Service) Backup(ctx context.Context, a *rights.Actor, out io.Writer) error {
+	err := s.audit.Change(a, "backup", "", func(*store.Tx) error {
+		if !a.Admin() {
+			return tables.Forbidden("only administrators of the service may make a backup")
 		}
 		return nil
 	})

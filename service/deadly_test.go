@@ -5,19 +5,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // A plan of which the service died was begun again after each restart, and ended the service each time.
 func TestAPlanOfWhichTheServiceDiesTwiceEndsAsErrored(t *testing.T) {
 	h := servicetest.New(t)
 	began := make(chan struct{}, 10)
-	h.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
+	h.Engine.PlanFunc = func(_ context.Context, j *work.Job) (*work.PlanResult, error) {
 		began <- struct{}{}
 		<-j.Stopping.Done()
-		return nil, service.ErrStopped
+		return nil, work.ErrStopped
 	}
 	r := h.NewRun(h.NewWorkspace("a"), nil)
 	<-began
@@ -35,7 +35,7 @@ func TestAPlanOfWhichTheServiceDiesTwiceEndsAsErrored(t *testing.T) {
 	if len(began) != 0 {
 		t.Error("the plan began once more")
 	}
-	text, err := h.Log(t.Context(), h.LogAddress(&ended.Run.Plan), 0, 10_000)
+	text, err := h.Logs.Read(t.Context(), h.Logs.Address(&ended.Run.Plan), 0, 10_000)
 	if err != nil || !strings.Contains(string(text), "Error: The service has died 2 times while it made this plan") {
 		t.Errorf("the log is %q, %v", text, err)
 	}

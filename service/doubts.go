@@ -4,28 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
-
-// Resolution is a person's statement about the outcome of an operation in doubt.
-type Resolution struct {
-	Address string
-	// ID is the ID of the object that exists now. Empty: the operation never took place.
-	ID string
-}
-
-// String describes the resolution for logs.
-func (r Resolution) String() string {
-	if r.ID == "" {
-		return r.Address + " was not created"
-	}
-	return r.Address + " exists as " + r.ID
-}
 
 const (
 	// resolveTerm is the time limit of a resolution: it may have to wait for operations that a run has left
@@ -37,24 +24,34 @@ const (
 	maxResolution = 4 << 10
 )
 
+// Doubts are operations of runs whose outcome is unknown. People state the outcomes.
+type Doubts struct {
+	*shared
+	timelines   *Timelines
+	workspaces  *Workspaces
+	engine      work.Engine
+	phases      *phases
+	queue       *queue.Queue
+	transitions *transitions
+}
+
 // Resolve records the outcomes of operations in doubt, as the actor states them. The actor needs the right to
 // apply. The engine reads the objects with the configuration and the variables of the run that left the
 // operations in doubt. Resolve returns when the state has the outcomes. The workspace is locked meanwhile; the
 // error is ErrConflict if the workspace is locked already, or if the engine rejects a resolution: it then names the
 // operations that are still in doubt, and the others are resolved. The work continues when ctx ends.
-func (s *Service) Resolve(ctx context.Context, a *Actor, workspace string, all ...Resolution) error {
-	j := &job{}
+func (s *Doubts) Resolve(ctx context.Context, a *rights.Actor, workspace string, all ...work.Resolution) error {
+	j := &queue.Job{}
 	r, err := s.beginResolving(a, workspace, all, j)
 	if err != nil {
 		return err
 	}
-	defer s.queue.jobs.Done()
-	defer s.queue.release(resolving(r), j)
+	defer s.queue.Free(resolving(r), j)
 	leaving, leave := context.WithTimeout(context.WithoutCancel(ctx), resolveTerm)
 	defer leave()
 	stopping, stop := context.WithCancelCause(leaving)
 	defer stop(nil)
-	s.queue.stoppable(j, stop, leave)
+	s.queue.Stoppable(j, stop, leave)
 	failures := make([]error, len(all))
 	for i, res := range all {
 		failures[i] = s.resolve(leaving, stopping, r, j, a, res)
@@ -66,7 +63,7 @@ func (s *Service) Resolve(ctx context.Context, a *Actor, workspace string, all .
 }
 
 // unresolved returns the error for the resolutions that have failed.
-func unresolved(all []Resolution, failures []error) error {
+func unresolved(all []work.Resolution, failures []error) error {
 	var failed []error
 	for i, err := range failures {
 		if err != nil && len(all) > 1 {
@@ -78,31 +75,32 @@ func unresolved(all []Resolution, failures []error) error {
 }
 
 // beginResolving checks the rights of the actor, and locks the workspace in the name of the run that left the
-// doubt. From then on, Stop of the service waits for the job. The caller calls jobs.Done and release.
-func (s *Service) beginResolving(a *Actor, workspace string, all []Resolution, j *job) (r *record.Run, err error) {
+// doubt. From then on, the end of the service waits for the job. The caller calls Free.
+func (s *Doubts) beginResolving(a *rights.Actor, workspace string, all []work.Resolution, j *queue.Job) (r *record.Run,
+	err error) {
 	q := s.queue
 	taken := false
-	err = s.audited(a, "doubt.resolve", workspace, func(tx *store.Tx) error {
-		w, err := a.allowed(tx, workspace, needApply)
+	err = s.audit.Change(a, "doubt.resolve", workspace, func(tx *store.Tx) error {
+		w, err := a.Allowed(tx, workspace, rights.Apply)
 		if err != nil {
 			return err
 		}
-		if len(all) == 0 || len(all) > maxDoubts {
-			return invalid("State the outcome of 1 to %d operations", maxDoubts)
+		if len(all) == 0 || len(all) > record.MaxDoubts {
+			return tables.Invalid("State the outcome of 1 to %d operations", record.MaxDoubts)
 		}
 		for _, res := range all {
 			if res.Address == "" || len(res.Address)+len(res.ID) > maxResolution {
-				return invalid("Name the operation in doubt by the address of its object")
+				return tables.Invalid("Name the operation in doubt by the address of its object")
 			}
 		}
 		if r, err = doubtedRun(tx, w); err != nil {
 			return err
 		}
 		if w.Lock.Held() {
-			return conflict("%s", lockedBy(tx, w))
+			return tables.Conflict("%s", tables.LockedBy(tx, w))
 		}
 		if !taken { // this function may be called more than once
-			if err := q.take(resolving(r), j); err != nil {
+			if err := q.Take(resolving(r), j); err != nil {
 				return err
 			}
 			taken = true
@@ -110,15 +108,14 @@ func (s *Service) beginResolving(a *Actor, workspace string, all []Resolution, j
 		w.Lock = record.Lock{Kind: "run", ID: r.ID, At: s.now().UTC(), Reason: "an operation in doubt is being resolved"}
 		s.tellAfter(tx, w)
 		for _, res := range all {
-			if err := s.remark(tx, r, "doubt_resolving", res.String(), a.ID()); err != nil {
+			if err := s.transitions.Remark(tx, r, "doubt_resolving", res.String(), a.ID()); err != nil {
 				return err
 			}
 		}
-		return workspaces.Put(tx, w)
+		return tables.Workspaces.Put(tx, w)
 	})
 	if err != nil && taken {
-		q.release(resolving(r), j)
-		q.jobs.Done()
+		q.Free(resolving(r), j)
 	}
 	return r, err
 }
@@ -127,14 +124,14 @@ func (s *Service) beginResolving(a *Actor, workspace string, all []Resolution, j
 // run that left them. The error is ErrConflict if nothing is in doubt.
 func doubtedRun(tx *store.Tx, w *record.Workspace) (*record.Run, error) {
 	if len(w.Doubts) > 0 {
-		return runs.Get(tx, w.DoubtsOf)
+		return tables.Runs.Get(tx, w.DoubtsOf)
 	}
-	for _, id := range runs.Newest(tx, "workspace", 1, w.ID) {
-		if r, err := runs.Get(tx, id); err != nil || left(r, w) {
+	for _, id := range tables.Runs.Newest(tx, "workspace", 1, w.ID) {
+		if r, err := tables.Runs.Get(tx, id); err != nil || left(r, w) {
 			return r, err
 		}
 	}
-	return nil, conflict("no operation of the workspace %s is in doubt", w.Name)
+	return nil, tables.Conflict("no operation of the workspace %s is in doubt", w.Name)
 }
 
 // left reports whether a run was abandoned while it applied, and the outcome of its operations has not been
@@ -144,19 +141,20 @@ func left(r *record.Run, w *record.Workspace) bool {
 }
 
 // resolve makes the engine resolve a doubt. The error has the reason that the engine gives.
-func (s *Service) resolve(leaving, stopping context.Context, r *record.Run, j *job, a *Actor, res Resolution) error {
-	said := &limited{most: maxSaid}
-	_, err := s.work(stopping, r, j, said, false, func(job *Job) (any, error) {
+func (s *Doubts) resolve(leaving, stopping context.Context, r *record.Run, j *queue.Job, a *rights.Actor,
+	res work.Resolution) error {
+	said := &work.Output{Most: maxSaid}
+	_, err := s.phases.work(stopping, r, j, said, false, func(job *work.Job) (any, error) {
 		job.Structured = false
 		return nil, s.engine.Resolve(leaving, job, res, a.Name())
 	})
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrReported):
-		return said.problem()
-	case errors.Is(err, ErrStopped):
-		return conflict("the service is shutting down; the operation on %s is still in doubt", res.Address)
+	case errors.Is(err, work.ErrReported):
+		return said.Problem()
+	case errors.Is(err, work.ErrStopped):
+		return tables.Conflict("the service is shutting down; the operation on %s is still in doubt", res.Address)
 	}
 	s.log.Error("cannot resolve an operation in doubt", "run", r.ID, "error", err)
 	return err
@@ -164,7 +162,8 @@ func (s *Service) resolve(leaving, stopping context.Context, r *record.Run, j *j
 
 // endResolving records the outcomes of resolutions, and unlocks the workspace. If the service ends before it
 // can record this, its next start unlocks the workspace.
-func (s *Service) endResolving(a *Actor, r *record.Run, all []Resolution, j *job, failures []error) error {
+func (s *Doubts) endResolving(a *rights.Actor, r *record.Run, all []work.Resolution, j *queue.Job,
+	failures []error) error {
 	for {
 		err := s.store.Update(func(tx *store.Tx) error {
 			for _, failure := range failures {
@@ -172,11 +171,11 @@ func (s *Service) endResolving(a *Actor, r *record.Run, all []Resolution, j *job
 				if failure != nil {
 					outcome = "failed: " + failure.Error()
 				}
-				if err := s.note(tx, a, "doubt.resolved", r.Workspace, outcome); err != nil {
+				if err := s.audit.Note(tx, a, "doubt.resolved", r.Workspace, outcome); err != nil {
 					return err
 				}
 			}
-			w, err := workspaces.Get(tx, r.Workspace)
+			w, err := tables.Workspaces.Get(tx, r.Workspace)
 			if errors.Is(err, store.ErrNotFound) {
 				return nil // the workspace was deleted meanwhile
 			}
@@ -186,25 +185,25 @@ func (s *Service) endResolving(a *Actor, r *record.Run, all []Resolution, j *job
 			if w.Lock.Kind == "run" && w.Lock.ID == r.ID {
 				w.Lock = record.Lock{}
 			}
-			j.doubts.noteIn(w, r)
+			j.NoteDoubts(w, r)
 			for i, res := range all {
 				action := "doubt_resolved"
 				if failures[i] != nil {
 					action = "doubt_kept"
 				}
-				if err := s.remark(tx, r, action, res.String(), a.ID()); err != nil {
+				if err := s.transitions.Remark(tx, r, action, res.String(), a.ID()); err != nil {
 					return err
 				}
 			}
 			s.tellAfter(tx, w)
-			tx.After(s.queue.wake)
-			return workspaces.Put(tx, w)
+			tx.After(s.queue.Wake)
+			return tables.Workspaces.Put(tx, w)
 		})
 		if err == nil {
 			return nil
 		}
 		s.log.Error("cannot record the outcome of a resolution; will retry", "run", r.ID, "error", err)
-		if !s.queue.pause() {
+		if !s.queue.Pause() {
 			return fmt.Errorf("recording the outcome of the resolution: %w", err)
 		}
 	}
@@ -215,7 +214,7 @@ func (s *Service) endResolving(a *Actor, r *record.Run, all []Resolution, j *job
 func (s *Service) releaseEnded() error {
 	var ended []string
 	err := s.store.View(func(tx *store.Tx) error {
-		for w, err := range workspaces.All(tx) {
+		for w, err := range tables.Workspaces.All(tx) {
 			if err != nil {
 				return err
 			}
@@ -232,12 +231,12 @@ func (s *Service) releaseEnded() error {
 	}
 	return s.store.Update(func(tx *store.Tx) error {
 		for _, id := range ended {
-			w, err := workspaces.Get(tx, id)
+			w, err := tables.Workspaces.Get(tx, id)
 			if err != nil {
 				return err
 			}
 			w.Lock = record.Lock{}
-			if err := workspaces.Put(tx, w); err != nil {
+			if err := tables.Workspaces.Put(tx, w); err != nil {
 				return err
 			}
 		}
@@ -249,103 +248,93 @@ func lockStale(tx *store.Tx, w *record.Workspace) (bool, error) {
 	if w.Lock.Kind != "run" {
 		return false, nil
 	}
-	r, err := runs.Get(tx, w.Lock.ID)
+	r, err := tables.Runs.Get(tx, w.Lock.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return true, nil
 	}
 	return err == nil && r.Status.Final(), err
 }
 
-// seenDoubts collects the operations in doubt that the engine has found in a state.
-type seenDoubts struct {
-	mu   sync.Mutex // guards the fields below
-	told bool
-	all  []record.Doubt
-	more int
-}
-
-// tell records the operations in doubt; each call replaces the list of the call before.
-func (d *seenDoubts) tell(all []record.Doubt) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.told, d.all, d.more = true, all, 0
-	if n := len(all) - maxDoubts; n > 0 {
-		d.all, d.more = all[:maxDoubts], n
-	}
-}
-
-// noteIn records in a workspace the doubts that were found after a phase of a run, if the engine has reported
-// any list.
-func (d *seenDoubts) noteIn(w *record.Workspace, r *record.Run) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.told {
-		return
-	}
-	if len(d.all) == 0 {
-		w.DoubtsOf = ""
-	} else if w.DoubtsOf == "" || !r.Apply.Started.IsZero() {
-		w.DoubtsOf = r.ID // a later plan finds the doubts that an apply has left
-	}
-	w.Doubts, w.MoreDoubts, w.DoubtsSeen = d.all, d.more, r.ID
-}
-
-// limited is a buffer that keeps the beginning of what is written to it.
-type limited struct {
-	text strings.Builder
-	most int
-}
-
-// problem returns the errors in the output of the engine.
-func (l *limited) problem() error {
-	text := l.text.String()
-	if i := strings.Index(text, "Error: "); i > 0 {
-		text = text[i:] // notes and warnings precede it
-	}
-	return conflict("%s", strings.TrimSpace(text))
-}
-
-// Write implements io.Writer. It accepts all bytes.
-func (l *limited) Write(p []byte) (int, error) {
-	l.text.Write(p[:min(len(p), max(0, l.most-l.text.Len()))])
-	return len(p), nil
-}
-
 // resolving returns the key in the queue's table of jobs for resolving the doubts of a run. It differs from the
 // key of the run itself, whose job may not have been removed yet although the run has ended.
 func resolving(r *record.Run) string { return "doubts of " + r.ID }
 
-// take registers a job under a key. The error is ErrConflict if the service is shutting down or another job has
-// the key.
-func (q *queue) take(name string, j *job) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+// WorkspaceDoubts are the operations in doubt of a workspace.
+type WorkspaceDoubts struct {
+	*Overview
+	// By is the run that left them.
+	By         *record.Run
+	Operations []record.Doubt
+	// More is the number of operations that are not listed.
+	More int
+}
+
+// OfOrganization returns the workspaces of an organization with operations in doubt.
+func (s *Doubts) OfOrganization(a *rights.Actor, organization string) (out []WorkspaceDoubts, err error) {
+	all, err := s.workspaces.Overviews(a, organization, WorkspaceFilter{})
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range all {
+		if v.Attention != HasDoubts {
+			continue
+		}
+		d, err := s.doubts(v)
+		if err != nil {
+			return nil, tables.Translated(err)
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// OfWorkspace returns the operations in doubt of a workspace.
+func (s *Doubts) OfWorkspace(a *rights.Actor, workspace string) (d WorkspaceDoubts, err error) {
+	v, err := s.workspaces.OverviewOf(a, workspace)
 	switch {
-	case q.stopped:
-		return conflict("the service is shutting down")
-	case q.running[name] != nil:
-		return conflict("an operation in doubt is being resolved")
+	case err != nil:
+		return d, err
+	case !rights.ReadRuns.Has(v.Permissions):
+		return d, tables.Forbidden("you are not allowed to %s", rights.ReadRuns.What)
+	case v.Attention != HasDoubts:
+		return WorkspaceDoubts{Overview: v}, nil
 	}
-	q.running[name] = j
-	q.jobs.Add(1)
-	return nil
+	d, err = s.doubts(v)
+	return d, tables.Translated(err)
 }
 
-// stoppable sets the functions that stop a job, and stops it at once if the service is already shutting down.
-func (q *queue) stoppable(j *job, stop context.CancelCauseFunc, leave context.CancelFunc) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	j.stop, j.leave = stop, leave
-	if q.stopped {
-		stop(ErrSuspended)
+func (s *Doubts) doubts(v *Overview) (d WorkspaceDoubts, err error) {
+	d = WorkspaceDoubts{Overview: v, By: v.Run, Operations: v.Doubts, More: v.MoreDoubts}
+	if len(v.Doubts) == 0 { // the run was abandoned, and no later run has looked
+		d.Operations, d.More, err = s.doubtful(v.Run)
+		return d, err
 	}
+	return d, s.store.View(func(tx *store.Tx) error {
+		d.By, err = tables.Runs.Get(tx,
+			v.WorkspaceView.DoubtsOf)
+		return err
+	})
 }
 
-// release removes a job from the table.
-func (q *queue) release(name string, j *job) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.running[name] == j { // otherwise the next phase of the run has begun already
-		delete(q.running, name)
+// doubtful reads the operations in doubt from the timeline of an apply.
+func (s *Doubts) doubtful(r *record.Run) (out []record.Doubt, more int, err error) {
+	m, err := s.timelines.model(r.Apply.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, 0, nil // the run was abandoned before it had a timeline
 	}
+	if err != nil {
+		return nil, 0, err
+	}
+	for i := range m.Vertices {
+		v := &m.Vertices[i]
+		if !inDoubt(v) {
+			continue
+		}
+		if len(out) == record.MaxDoubts {
+			more++
+			continue
+		}
+		out = append(out, record.Doubt{Address: v.Address, Operation: v.Action, Reason: v.Doubtful, Worker: v.Worker})
+	}
+	return out, more, nil
 }

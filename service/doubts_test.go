@@ -11,13 +11,16 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/variables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // doubting returns a workspace whose last run has left a creation in doubt.
 func doubting(t *testing.T, h *servicetest.Harness) (*service.WorkspaceView, *record.Run) {
 	t.Helper()
 	w := h.NewWorkspace("one")
-	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		j.Doubtful([]record.Doubt{{Address: "fleet_vm.a", Operation: "create", Worker: "w1"}})
 		return nil, errors.New("an operation is in doubt")
 	}
@@ -34,26 +37,26 @@ func doubting(t *testing.T, h *servicetest.Harness) (*service.WorkspaceView, *re
 func TestDoubtsStayUntilTheyAreResolved(t *testing.T) {
 	h := servicetest.New(t)
 	w, r := doubting(t, h)
-	h.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
+	h.Engine.PlanFunc = func(_ context.Context, j *work.Job) (*work.PlanResult, error) {
 		j.Doubtful([]record.Doubt{{Address: "fleet_vm.a", Operation: "create", Worker: "w1"}})
 		return nil, errors.New("still in doubt")
 	}
 	h.Await(h.NewRun(w, nil).ID, record.Errored)
 	h.End() // they outlive the service
 	h.Start()
-	all, err := h.DoubtsOf(h.Admin, "acme")
+	all, err := h.Doubts.OfOrganization(h.Admin, "acme")
 	if err != nil || len(all) != 1 || all[0].By.ID != r.ID || len(all[0].Operations) != 1 ||
 		all[0].Operations[0].Address != "fleet_vm.a" {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if err := h.Resolve(t.Context(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"}); err != nil {
+	if err := h.Doubts.Resolve(t.Context(), h.Admin, w.ID, work.Resolution{Address: "fleet_vm.a"}); err != nil {
 		t.Error(err)
 	}
-	if all, err := h.DoubtsOf(h.Admin, "acme"); err != nil || len(all) != 0 {
+	if all, err := h.Doubts.OfOrganization(h.Admin, "acme"); err != nil || len(all) != 0 {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if err := h.Resolve(t.Context(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"}); !errors.Is(err,
-		service.ErrConflict) {
+	if err := h.Doubts.Resolve(t.Context(), h.Admin, w.ID, work.Resolution{Address: "fleet_vm.a"}); !errors.Is(err,
+		tables.ErrConflict) {
 		t.Errorf("resolving the doubt a second time: %v", err)
 	}
 }
@@ -61,14 +64,14 @@ func TestDoubtsStayUntilTheyAreResolved(t *testing.T) {
 func TestOnlyWhoMayApplyResolvesADoubt(t *testing.T) {
 	h := servicetest.New(t)
 	w, _ := doubting(t, h)
-	res := service.Resolution{Address: "fleet_vm.a", ID: "vm-1"}
+	res := work.Resolution{Address: "fleet_vm.a", ID: "vm-1"}
 	for role, allowed := range map[string]bool{"read": false, "plan": false, "write": true} {
-		err := h.Resolve(t.Context(), member(t, h, "the-"+role, role, w.ID), w.ID, res)
-		if allowed != (err == nil) || !allowed && !errors.Is(err, service.ErrForbidden) {
+		err := h.Doubts.Resolve(t.Context(), h.Member("the-"+role, role, w.ID), w.ID, res)
+		if allowed != (err == nil) || !allowed && !errors.Is(err, tables.ErrForbidden) {
 			t.Errorf("%s: %v", role, err)
 		}
 	}
-	audit, err := h.Audit(h.Admin, 100)
+	audit, err := h.Audit.Latest(h.Admin, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,14 +96,14 @@ func TestAWorkspaceIsLockedWhileADoubtIsResolvedAndNoLonger(t *testing.T) {
 	h := servicetest.New(t)
 	w, r := doubting(t, h)
 	begun := make(chan struct{})
-	h.Engine.ResolveFunc = func(_ context.Context, j *service.Job, _ service.Resolution, _ string) error {
+	h.Engine.ResolveFunc = func(_ context.Context, j *work.Job, _ work.Resolution, _ string) error {
 		close(begun)
 		<-j.Stopping.Done()
-		return service.ErrStopped
+		return work.ErrStopped
 	}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- h.Resolve(context.Background(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"})
+		ended <- h.Doubts.Resolve(context.Background(), h.Admin, w.ID, work.Resolution{Address: "fleet_vm.a"})
 	}()
 	select {
 	case <-begun:
@@ -108,27 +111,27 @@ func TestAWorkspaceIsLockedWhileADoubtIsResolvedAndNoLonger(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := h.NewRun(w, nil)
-	wait, err := h.Waits(t.Context(), h.Admin, next.ID)
+	wait, err := h.Runs.Waits(t.Context(), h.Admin, next.ID)
 	for err == nil && wait.Kind == "" {
-		wait, err = h.Waits(t.Context(), h.Admin, next.ID)
+		wait, err = h.Runs.Waits(t.Context(), h.Admin, next.ID)
 	}
 	if err != nil || wait.Kind != "lock" || wait.On != r.ID || !strings.Contains(wait.Text, "doubt") {
 		t.Errorf("%+v, %v", wait, err)
 	}
-	if _, err := h.ForceUnlock(h.Admin, w.ID); !errors.Is(err, service.ErrConflict) {
+	if _, err := h.Workspaces.ForceUnlock(h.Admin, w.ID); !errors.Is(err, tables.ErrConflict) {
 		t.Errorf("the workspace could be unlocked: %v", err)
 	}
-	if err := h.Resolve(t.Context(), h.Admin, w.ID, service.Resolution{Address: "fleet_vm.a"}); !errors.Is(err,
-		service.ErrConflict) {
+	if err := h.Doubts.Resolve(t.Context(), h.Admin, w.ID, work.Resolution{Address: "fleet_vm.a"}); !errors.Is(err,
+		tables.ErrConflict) {
 		t.Errorf("another resolution at the same time: %v", err)
 	}
 	h.End()
-	if err := <-ended; !errors.Is(err, service.ErrConflict) {
+	if err := <-ended; !errors.Is(err, tables.ErrConflict) {
 		t.Errorf("the resolution ended with %v", err)
 	}
 	h.Start()
 	h.Await(next.ID, record.Planned)
-	if all, err := h.DoubtsIn(h.Admin, w.ID); err != nil || len(all.Operations) != 1 {
+	if all, err := h.Doubts.OfWorkspace(h.Admin, w.ID); err != nil || len(all.Operations) != 1 {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
@@ -136,26 +139,26 @@ func TestAWorkspaceIsLockedWhileADoubtIsResolvedAndNoLonger(t *testing.T) {
 func TestReceiversHearOnceThatOperationsAreInDoubt(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
-	if _, err := h.CreateNotification(h.Admin, record.Notification{Workspace: w.ID, Name: "n", Destination: "generic",
+	if _, err := h.Notifications.Create(h.Admin, record.Notification{Workspace: w.ID, Name: "n", Destination: "generic",
 		Enabled: true, URL: "https://example.com", Triggers: []string{"run:in_doubt"}}); err != nil {
 		t.Fatal(err)
 	}
-	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		j.Doubtful([]record.Doubt{{Address: "fleet_vm.a", Operation: "create", Worker: "w1"}})
 		return nil, errors.New("an operation is in doubt")
 	}
 	for range 2 {
 		h.Await(h.NewRun(w, func(r *record.Run) { r.AutoApply = true }).ID, record.Errored)
 	}
-	due, _, err := h.DueNotifications(func(string) bool { return false })
+	due, _, err := h.Notifications.Due(func(string) bool { return false })
 	if err != nil || len(due) != 1 || due[0].Delivery.Trigger != "run:in_doubt" ||
 		due[0].Delivery.Message != "Operations In Doubt" {
 		t.Fatalf("%+v, %v", due, err)
 	}
-	if err := h.Delivered(due[0], record.Response{}, time.Time{}); err != nil {
+	if err := h.Notifications.Delivered(due[0], record.Response{}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	if due, _, err := h.DueNotifications(func(string) bool { return false }); err != nil || len(due) != 0 {
+	if due, _, err := h.Notifications.Due(func(string) bool { return false }); err != nil || len(due) != 0 {
 		t.Errorf("the same notification is due again: %+v, %v", due, err)
 	}
 }
@@ -165,11 +168,11 @@ func TestASecretInAFailureIsInNoTimeline(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
 	key, value, sensitive := "key", "canary-of-the-cloud", true
-	if _, err := h.PutVariable(h.Admin, w.ID, "", service.VariableSettings{Key: &key, Value: &value,
+	if _, err := h.Variables.Put(h.Admin, w.ID, "", variables.Settings{Key: &key, Value: &value,
 		Sensitive: &sensitive}); err != nil {
 		t.Fatal(err)
 	}
-	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		recorder := timeline.NewRecorder(timeline.Head{Ended: timeline.None})
 		j.Watched(recorder, "engine-run")
 		recorder.Add(timeline.Vertex{Number: 1, Address: "fleet_vm.a", Status: timeline.Running})
@@ -183,11 +186,11 @@ func TestASecretInAFailureIsInNoTimeline(t *testing.T) {
 	}
 	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	h.Await(r.ID, record.Errored)
-	v, err := h.FindRun(h.Admin, r.ID)
+	v, err := h.Runs.Find(h.Admin, r.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write, _, err := h.Timeline(h.Admin, v.Apply.ID, timeline.Shape)
+	write, _, err := h.Timelines.Read(h.Admin, v.Apply.ID, timeline.Shape)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // A client that followed the log of a waiting run was woken by the change of the run's status, which precedes the
@@ -16,27 +16,27 @@ import (
 func TestTheLogOfAPlanIsReadWhileItGoesOn(t *testing.T) {
 	h := servicetest.New(t)
 	read := make(chan struct{})
-	h.Engine.PlanFunc = func(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+	h.Engine.PlanFunc = func(ctx context.Context, j *work.Job) (*work.PlanResult, error) {
 		select {
 		case <-read:
 		case <-j.Stopping.Done():
-			return nil, service.ErrStopped
+			return nil, work.ErrStopped
 		}
-		return &service.PlanResult{}, nil
+		return &work.PlanResult{}, nil
 	}
-	if err := h.Halt(h.Admin, "", record.Halt{Reason: "so that it waits"}); err != nil {
+	if err := h.Halts.Halt(h.Admin, "", record.Halt{Reason: "so that it waits"}); err != nil {
 		t.Fatal(err)
 	}
 	r := h.NewRun(h.NewWorkspace("one"), nil)
 	got := make(chan string, 1)
 	go func() {
-		text, err := h.Log(t.Context(), h.LogAddress(&r.Plan), 0, 1000)
+		text, err := h.Logs.Read(t.Context(), h.Logs.Address(&r.Plan), 0, 1000)
 		if err != nil {
 			t.Error(err)
 		}
 		got <- string(text)
 	}()
-	if err := h.Lift(h.Admin, ""); err != nil {
+	if err := h.Halts.Lift(h.Admin, ""); err != nil {
 		t.Fatal(err)
 	}
 	if text := <-got; !strings.Contains(text, "Preparing the run") {
@@ -44,7 +44,7 @@ func TestTheLogOfAPlanIsReadWhileItGoesOn(t *testing.T) {
 	}
 	close(read)
 	h.Await(r.ID, record.PlannedAndFinished)
-	if text, err := h.Log(t.Context(), h.LogAddress(&r.Apply), 0, 1000); len(text) > 0 || err != nil {
+	if text, err := h.Logs.Read(t.Context(), h.Logs.Address(&r.Apply), 0, 1000); len(text) > 0 || err != nil {
 		t.Errorf("the log of an apply that never began is %q, %v", text, err)
 	}
 }
@@ -53,16 +53,16 @@ func TestTheLogOfAPlanIsReadWhileItGoesOn(t *testing.T) {
 // until other plans had ended, and after a restart of the service it took the log of a waiting plan for complete.
 func TestTheLogOfAPlanThatWaitsForItsTurnIsThereAtOnce(t *testing.T) {
 	h := servicetest.New(t) // two plans compute at a time
-	h.Engine.PlanFunc = func(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+	h.Engine.PlanFunc = func(ctx context.Context, j *work.Job) (*work.PlanResult, error) {
 		<-j.Stopping.Done()
-		return nil, service.ErrStopped
+		return nil, work.ErrStopped
 	}
 	for _, name := range []string{"a", "b"} {
 		h.Await(h.NewRun(h.NewWorkspace(name), nil).ID, record.Planning)
 	}
 	read := func(r *record.Run, offset int) string {
 		t.Helper()
-		text, err := h.Log(t.Context(), h.LogAddress(&r.Plan), int64(offset), 1000)
+		text, err := h.Logs.Read(t.Context(), h.Logs.Address(&r.Plan), int64(offset), 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestTheLogOfAPlanThatWaitsForItsTurnIsThereAtOnce(t *testing.T) {
 		}
 	}
 	first := read(canceled, 0)
-	if err := h.Cancel(h.Admin, canceled.ID, ""); err != nil {
+	if err := h.Runs.Cancel(h.Admin, canceled.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	if rest := read(canceled, len(first)); rest != "\x03" {

@@ -7,7 +7,9 @@ import (
 	"io"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // ForeignState is a version of a state that a client of the http backend uploads.
@@ -16,12 +18,12 @@ type ForeignState struct {
 	MD5  string // the checksum of the content in base64, if the client sends one
 }
 
-// PutForeignState stores a version that a client of the http backend uploads; it is the current version when
+// PutForeign stores a version that a client of the http backend uploads; it is the current version when
 // this returns. The content is read as a stream. size is the size that the client has announced, or -1 if it
 // has announced none.
-func (s *Service) PutForeignState(a *Actor, workspace string, n ForeignState, data io.Reader, size int64) error {
+func (s *States) PutForeign(a *rights.Actor, workspace string, n ForeignState, data io.Reader, size int64) error {
 	may := func(tx *store.Tx) (*record.Workspace, error) {
-		w, err := a.allowed(tx, workspace, needWriteState)
+		w, err := a.Allowed(tx, workspace, rights.WriteState)
 		if err != nil {
 			return nil, err
 		}
@@ -29,14 +31,15 @@ func (s *Service) PutForeignState(a *Actor, workspace string, n ForeignState, da
 	}
 	err := s.store.View(func(tx *store.Tx) error { _, err := may(tx); return err }) // checked before the content is read
 	if err == nil {
-		err = fits(size, s.opts.MaxState)
+		err = fits(size, s.maxState)
 	}
 	if err != nil {
-		return s.refuse(a, "state.create", workspace, told(err))
+		return s.audit.Refuse(a, "state.create", workspace, tables.Translated(err))
 	}
-	v := &record.StateVersion{ID: newID("sv"), Workspace: workspace, Status: record.StateFinalized, Secret: newSecret(),
+	v := &record.StateVersion{ID: tables.NewID("sv"), Workspace: workspace, Status: record.StateFinalized,
+		Secret:    tables.NewSecret(),
 		CreatedAt: s.now().UTC(), CreatedBy: a.ID()}
-	written, text, wrong, err := s.keepState(v, data)
+	written, text, wrong, err := s.keep(v, data)
 	if err != nil {
 		return err
 	}
@@ -45,19 +48,19 @@ func (s *Service) PutForeignState(a *Actor, workspace string, n ForeignState, da
 		if kept {
 			return
 		}
-		if err := s.store.Remove(stateFile(v.ID)); err != nil {
-			s.log.Warn("cannot remove the file of a refused state", "file", stateFile(v.ID), "error", err)
+		if err := s.store.Remove(tables.StateFile(v.ID)); err != nil {
+			s.log.Warn("cannot remove the file of a refused state", "file", tables.StateFile(v.ID), "error", err)
 		}
 	}()
 	v.MD5, v.Size = written.MD5, written.Size
 	if n.MD5 != "" && n.MD5 != base64MD5(written.MD5) {
-		return invalid("the checksum of the content differs from Content-MD5")
+		return tables.Invalid("the checksum of the content differs from Content-MD5")
 	}
 	if wrong != nil {
-		return invalid("the content is not a state: %v", wrong)
+		return tables.Invalid("the content is not a state: %v", wrong)
 	}
 	v.Serial = text.serial
-	return s.audited(a, "state.create", workspace, func(tx *store.Tx) error {
+	return s.audit.Change(a, "state.create", workspace, func(tx *store.Tx) error {
 		kept = false
 		w, err := may(tx)
 		if err != nil {
@@ -69,12 +72,12 @@ func (s *Service) PutForeignState(a *Actor, workspace string, n ForeignState, da
 		}
 		kept = true
 		w.CurrentState, w.UpdatedAt = v.ID, s.now().UTC()
-		if err := workspaces.Put(tx, w); err != nil {
+		if err := tables.Workspaces.Put(tx, w); err != nil {
 			return err
 		}
-		tx.After(func() { s.enqueueStateOutline(v.ID) })
+		tx.After(func() { s.outlines.enqueueStateOutline(v.ID) })
 		s.tellAfter(tx, w)
-		return stateVersions.Put(tx, v)
+		return tables.StateVersions.Put(tx, v)
 	})
 }
 
@@ -86,9 +89,9 @@ func mayWriteForeign(tx *store.Tx, w *record.Workspace, lock string) error {
 	case l.Held() && l.ForeignID != "" && l.ForeignID == lock:
 		return nil
 	case l.Held():
-		return &Locked{holderInfo(tx, w)}
+		return &tables.Locked{Holder: holderInfo(tx, w)}
 	}
-	return conflict("lock the workspace before changing its state")
+	return tables.Conflict("lock the workspace before changing its state")
 }
 
 // base64MD5 converts a checksum from hexadecimal to base64, which the http backend uses.

@@ -1,17 +1,25 @@
 package service
 
 import (
-	"errors"
 	"strings"
 
+	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
+
+// Halts keep runs from starting: in a workspace, or in the whole service.
+type Halts struct {
+	*shared
+	queue *queue.Queue
+}
 
 // Halt prevents runs from starting in a workspace, or in the whole service if workspace is empty, until Lift is
 // called. Runs in progress continue (a drain). With h.Emergency they start no further operation, and continue after
 // Lift: a plan starts again, an apply is resumed. A new halt replaces the previous one.
-func (s *Service) Halt(a *Actor, workspace string, h record.Halt) error {
+func (s *Halts) Halt(a *rights.Actor, workspace string, h record.Halt) error {
 	reason, err := haltReason(h.Reason)
 	if err != nil {
 		return err
@@ -21,119 +29,53 @@ func (s *Service) Halt(a *Actor, workspace string, h record.Halt) error {
 	if h.Emergency {
 		action = "halt.emergency"
 	}
-	return s.audited(a, action, workspace, func(tx *store.Tx) error {
-		if err := a.mayHalt(tx, workspace); err != nil {
+	return s.audit.Change(a, action, workspace, func(tx *store.Tx) error {
+		if err := a.MayHalt(tx, workspace); err != nil {
 			return err
 		}
-		h.On, h.By, h.At = place(workspace), a.Name(), s.now().UTC()
+		h.On, h.By, h.At = record.HaltOn(workspace), a.Name(), s.now().UTC()
 		tx.After(func() {
 			if h.Emergency {
-				s.queue.suspend(workspace)
+				s.queue.Suspend(workspace)
 			}
-			s.queue.wake()
+			s.queue.Wake()
 		})
-		return halts.Put(tx, &h)
+		return tables.Halts.Put(tx, &h)
 	})
 }
 
 // haltReason checks the reason of a halt.
 func haltReason(text string) (string, error) {
 	if text = strings.TrimSpace(text); text == "" || len(text) > 1000 {
-		return "", invalid("Reason must have between 1 and 1000 bytes: it is shown to people whose runs wait")
+		return "", tables.Invalid("Reason must have between 1 and 1000 bytes: it is shown to people whose runs wait")
 	}
 	return text, nil
 }
 
 // Lift ends a halt. The error is ErrNotFound if there is none.
-func (s *Service) Lift(a *Actor, workspace string) error {
-	return s.audited(a, "halt.lift", workspace, func(tx *store.Tx) error {
-		if err := a.mayHalt(tx, workspace); err != nil {
+func (s *Halts) Lift(a *rights.Actor, workspace string) error {
+	return s.audit.Change(a, "halt.lift", workspace, func(tx *store.Tx) error {
+		if err := a.MayHalt(tx, workspace); err != nil {
 			return err
 		}
-		if _, err := halts.Get(tx, place(workspace)); err != nil {
-			return notFound("nothing is halted there")
+		if _, err := tables.Halts.Get(tx, record.HaltOn(workspace)); err != nil {
+			return tables.NotFound("nothing is halted there")
 		}
-		tx.After(s.queue.wake)
-		return halts.Delete(tx, place(workspace))
+		tx.After(s.queue.Wake)
+		return tables.Halts.Delete(tx, record.HaltOn(workspace))
 	})
 }
 
-// Halted returns the halt of a workspace, or that of the whole service; nil if runs can start.
-func (s *Service) Halted(a *Actor, workspace string) (h *record.Halt, err error) {
+// Find returns the halt of a workspace, or that of the whole service; nil if runs can start.
+func (s *Halts) Find(a *rights.Actor, workspace string) (h *record.Halt, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if workspace != "" {
-			if _, err := a.allowed(tx, workspace, needReadRuns); err != nil {
+			if _, err := a.Allowed(tx, workspace, rights.ReadRuns); err != nil {
 				return err
 			}
 		}
-		h, err = haltOf(tx, workspace)
+		h, err = tables.HaltOf(tx, workspace)
 		return err
 	})
-	return h, told(err)
-}
-
-// mayHalt checks that the actor administers the workspace, or the whole service if workspace is empty.
-func (a *Actor) mayHalt(tx *store.Tx, workspace string) error {
-	if workspace != "" {
-		_, err := a.allowed(tx, workspace, needAdmin)
-		return err
-	}
-	if !a.admin() {
-		return forbidden("only administrators of the service may halt the whole service")
-	}
-	return nil
-}
-
-// place returns the key of a halt in the store.
-func place(workspace string) string {
-	if workspace == "" {
-		return "service"
-	}
-	return workspace
-}
-
-// haltOf returns the halt that prevents runs of a workspace from starting; nil if there is none. An emergency
-// takes precedence over a drain, and a halt of the service over one of the workspace.
-func haltOf(tx *store.Tx, workspace string) (found *record.Halt, err error) {
-	for _, on := range []string{place(""), place(workspace)} {
-		h, err := halts.Get(tx, on)
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-		case err != nil:
-			return nil, err
-		case found == nil || h.Emergency && !found.Emergency:
-			found = h
-		}
-	}
-	return found, nil
-}
-
-// suspend stops the runs in progress in a workspace, or in all workspaces if workspace is empty.
-func (q *queue) suspend(workspace string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for id, j := range q.running {
-		if r := q.active[id]; r != nil && (workspace == "" || r.Workspace == workspace) {
-			j.suspended = true
-			j.stop(ErrSuspended)
-		}
-	}
-}
-
-// continueApplies starts the applies that are in progress but that no job carries out, because they were suspended or
-// the service was restarted.
-func (q *queue) continueApplies(b *queueState) (due []*record.Run) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.unsure || q.stopped {
-		return nil
-	}
-	for _, o := range b.runs {
-		r := q.active[o.ID] // b may be outdated: a run that has ended meanwhile must not start again
-		if r != nil && r.Status == record.Applying && q.running[r.ID] == nil &&
-			(!b.emergency(r) || !r.CancelAsked.IsZero()) {
-			due = append(due, r)
-		}
-	}
-	return due
+	return h, tables.Translated(err)
 }

@@ -2,66 +2,36 @@ package service
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
-
-// lockedBy names the holder of a workspace's lock, in the wording that clients search for.
-func lockedBy(tx *store.Tx, w *record.Workspace) string {
-	l := w.Lock
-	name := l.ID
-	switch l.Kind {
-	case "run":
-		return "the workspace is locked by Run " + l.ID
-	case "team":
-		if t, err := teams.Get(tx, l.ID); err == nil {
-			name = t.Name
-		}
-		return "the workspace is locked by Team " + name
-	}
-	if u, err := users.Get(tx, l.ID); err == nil {
-		name = u.Name
-	}
-	text := "the workspace is locked by User " + name
-	if l.Reason != "" {
-		text += fmt.Sprintf(" (%s)", l.Reason)
-	}
-	return text
-}
-
-// kind returns the kind of holder that the actor is, for its locks.
-func (a *Actor) kind() string {
-	if a.Token.Kind == record.TokenUser {
-		return "user"
-	}
-	return "team"
-}
 
 // Lock locks a workspace for the actor: nobody else can change its state, and no run starts. The error is
 // ErrConflict if the workspace is locked already, even by the same actor: a user may work in two terminals.
-func (s *Service) Lock(a *Actor, id, reason string) (v *WorkspaceView, err error) {
-	return s.changeLock(a, "workspace.lock", id, needLock, func(tx *store.Tx, w *record.Workspace,
+func (s *Workspaces) Lock(a *rights.Actor, id, reason string) (v *WorkspaceView, err error) {
+	return s.changeLock(a, "workspace.lock", id, rights.Lock, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
 		if w.Lock.Held() {
-			return conflict("%s", lockedBy(tx, w))
+			return tables.Conflict("%s", tables.LockedBy(tx, w))
 		}
-		w.Lock = record.Lock{Kind: a.kind(), ID: a.ID(), Reason: reason, At: s.now().UTC()}
+		w.Lock = record.Lock{Kind: a.LockKind(), ID: a.ID(), Reason: reason, At: s.now().UTC()}
 		return nil
 	})
 }
 
 // Unlock removes the actor's own lock.
-func (s *Service) Unlock(a *Actor, id string) (v *WorkspaceView, err error) {
-	return s.changeLock(a, "workspace.unlock", id, needLock, func(tx *store.Tx, w *record.Workspace,
+func (s *Workspaces) Unlock(a *rights.Actor, id string) (v *WorkspaceView, err error) {
+	return s.changeLock(a, "workspace.unlock", id, rights.Lock, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
 		switch {
 		case !w.Lock.Held():
-			return conflict("the workspace is not locked")
-		case w.Lock.Kind != a.kind() || w.Lock.ID != a.ID():
-			return conflict("%s", lockedBy(tx, w))
+			return tables.Conflict("the workspace is not locked")
+		case w.Lock.Kind != a.LockKind() || w.Lock.ID != a.ID():
+			return tables.Conflict("%s", tables.LockedBy(tx, w))
 		}
 		w.Lock = record.Lock{}
 		return nil
@@ -69,38 +39,38 @@ func (s *Service) Unlock(a *Actor, id string) (v *WorkspaceView, err error) {
 }
 
 // ForceUnlock removes another actor's lock. The lock of a run cannot be removed; cancel the run instead.
-func (s *Service) ForceUnlock(a *Actor, id string) (v *WorkspaceView, err error) {
-	return s.changeLock(a, "workspace.force-unlock", id, needAdmin, func(tx *store.Tx, w *record.Workspace,
+func (s *Workspaces) ForceUnlock(a *rights.Actor, id string) (v *WorkspaceView, err error) {
+	return s.changeLock(a, "workspace.force-unlock", id, rights.Administer, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
 		switch {
 		case !w.Lock.Held():
-			return conflict("the workspace is not locked")
+			return tables.Conflict("the workspace is not locked")
 		case w.Lock.Kind == "run":
-			return conflict("%s: cancel or discard the run", lockedBy(tx, w))
+			return tables.Conflict("%s: cancel or discard the run", tables.LockedBy(tx, w))
 		}
 		w.Lock = record.Lock{}
 		return nil
 	})
 }
 
-func (s *Service) changeLock(a *Actor, action, id string, n need,
+func (s *Workspaces) changeLock(a *rights.Actor, action, id string, n rights.Right,
 	change func(*store.Tx, *record.Workspace, record.Permissions) error,
 ) (v *WorkspaceView, err error) {
-	err = s.audited(a, action, id, func(tx *store.Tx) error {
-		w, p, err := a.workspace(tx, id)
+	err = s.audit.Change(a, action, id, func(tx *store.Tx) error {
+		w, p, err := a.Workspace(tx, id)
 		if err != nil {
 			return err
 		}
-		if !n.has(p) {
-			return forbidden("you are not allowed to %s", n.what)
+		if !n.Has(p) {
+			return tables.Forbidden("you are not allowed to %s", n.What)
 		}
 		if err := change(tx, w, p); err != nil {
 			return err
 		}
 		v = &WorkspaceView{*w, p}
-		tx.After(s.queue.wake)
+		tx.After(s.queue.Wake)
 		s.tellAfter(tx, w)
-		return workspaces.Put(tx, w)
+		return tables.Workspaces.Put(tx, w)
 	})
 	return v, err
 }
@@ -112,27 +82,19 @@ type ForeignLock struct {
 	Info []byte
 }
 
-// Locked is the error that carries the description of the conflicting lock's holder.
-type Locked struct{ Holder []byte }
-
-func (l *Locked) Error() string { return "the state is locked" }
-
-// Unwrap returns ErrConflict.
-func (l *Locked) Unwrap() error { return ErrConflict }
-
 // LockForeign locks a workspace for a client of the http backend. A repeated request for the same lock
 // succeeds, because the client may have lost the first response.
-func (s *Service) LockForeign(a *Actor, id string, l ForeignLock) error {
-	_, err := s.changeLock(a, "state.lock", id, needLock, func(tx *store.Tx, w *record.Workspace,
+func (s *Workspaces) LockForeign(a *rights.Actor, id string, l ForeignLock) error {
+	_, err := s.changeLock(a, "state.lock", id, rights.Lock, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
 		switch {
 		case w.Lock.Held() && w.Lock.ForeignID == l.ID && w.Lock.ID == a.ID():
 			return nil
 		case w.Lock.Held():
-			return &Locked{holderInfo(tx, w)}
+			return &tables.Locked{Holder: holderInfo(tx, w)}
 		}
 		w.Lock = record.Lock{
-			Kind: a.kind(), ID: a.ID(), At: s.now().UTC(), Foreign: l.Info, ForeignID: l.ID,
+			Kind: a.LockKind(), ID: a.ID(), At: s.now().UTC(), Foreign: l.Info, ForeignID: l.ID,
 			Reason: "lock of a state over HTTP",
 		}
 		return nil
@@ -142,14 +104,14 @@ func (s *Service) LockForeign(a *Actor, id string, l ForeignLock) error {
 
 // UnlockForeign removes a lock of the http backend, whoever holds it: the force-unlock of a client sends only
 // the lock's ID. It succeeds if the workspace is not locked.
-func (s *Service) UnlockForeign(a *Actor, id, lock string) error {
-	_, err := s.changeLock(a, "state.unlock", id, needLock, func(tx *store.Tx, w *record.Workspace,
+func (s *Workspaces) UnlockForeign(a *rights.Actor, id, lock string) error {
+	_, err := s.changeLock(a, "state.unlock", id, rights.Lock, func(tx *store.Tx, w *record.Workspace,
 		_ record.Permissions) error {
 		switch {
 		case !w.Lock.Held():
 			return nil
 		case w.Lock.ForeignID == "" || w.Lock.ForeignID != lock:
-			return &Locked{holderInfo(tx, w)}
+			return &tables.Locked{Holder: holderInfo(tx, w)}
 		}
 		w.Lock = record.Lock{}
 		return nil
@@ -163,11 +125,11 @@ func holderInfo(tx *store.Tx, w *record.Workspace) []byte {
 		return w.Lock.Foreign
 	}
 	who := w.Lock.ID
-	if u, err := users.Get(tx, who); err == nil {
+	if u, err := tables.Users.Get(tx, who); err == nil {
 		who = u.Name
 	}
 	info, err := json.Marshal(map[string]string{
-		"ID": w.Organization + "/" + w.Name, "Operation": w.Lock.Kind, "Info": lockedBy(tx, w),
+		"ID": w.Organization + "/" + w.Name, "Operation": w.Lock.Kind, "Info": tables.LockedBy(tx, w),
 		"Who": who, "Version": "",
 		"Created": w.Lock.At.Format(time.RFC3339Nano), "Path": w.Organization + "/" + w.Name,
 	})

@@ -11,8 +11,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // The markers at both ends of a log, as the API defines them. Readers remove them, and recognise the end of the
@@ -22,37 +25,41 @@ const (
 	logEnd   = "\x03"
 )
 
-// logs holds the logs that are being written. Other logs are opened when they are read.
-type logs struct {
-	store *store.Store
+// Logs are the logs of the phases of runs. Those that are being written are open; others are opened when they are read.
+type Logs struct {
+	*shared
+	queue *queue.Queue
+	runs  *Runs
 
 	mu   sync.Mutex // guards open
 	open map[string]*store.Log
 }
 
-func newLogs(s *store.Store) *logs { return &logs{store: s, open: map[string]*store.Log{}} }
+func newLogs(c *shared) *Logs {
+	return &Logs{shared: c, open: map[string]*store.Log{}}
+}
 
 // write opens a log for writing. The caller closes it with end.
-func (l *logs) write(name string) (*store.Log, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if log := l.open[name]; log != nil {
+func (s *Logs) write(name string) (*store.Log, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if log := s.open[name]; log != nil {
 		return log, nil
 	}
-	log, err := l.store.OpenLog(name)
+	log, err := s.store.OpenLog(name)
 	if err != nil {
 		return nil, err
 	}
-	l.open[name] = log
+	s.open[name] = log
 	return log, nil
 }
 
 // end makes a log durable and removes it from the open ones. Current readers may continue to read it.
-func (l *logs) end(name string) error {
-	l.mu.Lock()
-	log := l.open[name]
-	delete(l.open, name)
-	l.mu.Unlock()
+func (s *Logs) end(name string) error {
+	s.mu.Lock()
+	log := s.open[name]
+	delete(s.open, name)
+	s.mu.Unlock()
 	if log == nil {
 		return nil
 	}
@@ -60,26 +67,24 @@ func (l *logs) end(name string) error {
 }
 
 // close ends all open logs.
-func (l *logs) close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (s *Logs) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var errs []error
-	for name, log := range l.open {
+	for name, log := range s.open {
 		errs = append(errs, log.Close())
-		delete(l.open, name)
+		delete(s.open, name)
 	}
 	return errors.Join(errs...)
 }
-
-func logFile(phase string) string { return "logs/" + phase }
 
 // logTerm is how long the address of a log is valid at least. The address stays valid until the phase has
 // ended.
 const logTerm = 24 * time.Hour
 
-// LogAddress returns the last element of the URL path at which the log of a phase can be read without a token.
+// Address returns the last element of the URL path at which the log of a phase can be read without a token.
 // It contains the phase, the expiry time in seconds since 1970, and their signature. It changes once an hour.
-func (s *Service) LogAddress(p *record.Phase) string {
+func (s *Logs) Address(p *record.Phase) string {
 	end := s.now().Truncate(time.Hour).Add(time.Hour + logTerm)
 	signed := p.ID + "." + strconv.FormatInt(end.Unix(), 10)
 	return signed + "." + signature(p, signed)
@@ -99,8 +104,8 @@ type followedLog struct {
 }
 
 // logPhase checks a log's address, and returns which one it is.
-func (s *Service) logPhase(address string) (followed followedLog, err error) {
-	unknown := notFound("there is no log at this address, or the address has expired")
+func (s *Logs) logPhase(address string) (followed followedLog, err error) {
+	unknown := tables.NotFound("there is no log at this address, or the address has expired")
 	cut := strings.LastIndexByte(address, '.')
 	if cut < 0 {
 		return followed, unknown
@@ -108,11 +113,11 @@ func (s *Service) logPhase(address string) (followed followedLog, err error) {
 	signed, sum := address[:cut], address[cut+1:]
 	id, end, _ := strings.Cut(signed, ".")
 	err = s.store.View(func(tx *store.Tx) error {
-		r, err := runs.LookUp(tx, "plan", id)
+		r, err := tables.Runs.LookUp(tx, "plan", id)
 		p := (*record.Phase)(nil)
 		if err == nil {
 			p = &r.Plan
-		} else if r, err = runs.LookUp(tx, "apply", id); err == nil {
+		} else if r, err = tables.Runs.LookUp(tx, "apply", id); err == nil {
 			p = &r.Apply
 		}
 		if errors.Is(err, store.ErrNotFound) {
@@ -131,25 +136,25 @@ func (s *Service) logPhase(address string) (followed followedLog, err error) {
 		followed = followedLog{phase: p.ID, run: r.ID, plans: p == &r.Plan && p.Started.IsZero()}
 		return nil
 	})
-	return followed, told(err)
+	return followed, tables.Translated(err)
 }
 
-// Log returns up to limit bytes of a phase's log from offset, by its address. If there are none yet, it waits
+// Read returns up to limit bytes of a phase's log from offset, by its address. If there are none yet, it waits
 // until there are some, the log has ended, or ctx ends; in the last two cases the result may be empty.
-func (s *Service) Log(ctx context.Context, address string, offset int64, limit int) ([]byte, error) {
+func (s *Logs) Read(ctx context.Context, address string, offset int64, limit int) ([]byte, error) {
 	f, err := s.logPhase(address)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		begun := s.queue.follow(f.run, f.phase)
-		s.logs.mu.Lock()
-		log := s.logs.open[logFile(f.phase)]
-		s.logs.mu.Unlock()
+		begun := s.queue.Follow(f.run, f.phase)
+		s.mu.Lock()
+		log := s.open[tables.LogFile(f.phase)]
+		s.mu.Unlock()
 		if log != nil {
 			return log.ReadAt(ctx, offset, limit)
 		}
-		log, err := s.store.ReadLog(logFile(f.phase))
+		log, err := s.store.ReadLog(tables.LogFile(f.phase))
 		if errors.Is(err, store.ErrNotFound) {
 			if f.plans {
 				if text := beforeBegin(f.run, begun == nil, offset, limit); len(text) > 0 {
@@ -192,13 +197,44 @@ func (s *Service) Log(ctx context.Context, address string, offset int64, limit i
 	}
 }
 
-// runFiles returns the names of the files of a run.
-func runFiles(r *record.Run) []string {
-	return []string{logFile(r.Plan.ID), logFile(r.Apply.ID), planFile(r), planShapeFile(r), planJSONFile(r),
-		planRedactedFile(r), planOutlineFile(r), timelineFile(r.Plan.ID), timelineFile(r.Apply.ID)}
+// LogPart is a part of the log of a phase.
+type LogPart struct {
+	Text []byte
+	// From is the offset of the text in the log, and Size the present length of the log, in bytes.
+	From, Size int64
 }
 
-func planFile(r *record.Run) string         { return "plans/" + r.Plan.ID }
-func planShapeFile(r *record.Run) string    { return "plans/" + r.Plan.ID + ".shape" }
-func planJSONFile(r *record.Run) string     { return "plans/" + r.Plan.ID + ".json" }
-func planRedactedFile(r *record.Run) string { return "plans/" + r.Plan.ID + ".redacted" }
+// Before returns up to limit bytes of a phase's log that end at an offset; a negative offset means the end
+// of the log. It does not wait: a log that has not begun is empty.
+func (s *Logs) Before(ctx context.Context, a *rights.Actor, phase string, end int64, limit int) (p LogPart,
+	err error) {
+	if _, err := s.runs.OfPhase(a, phase); err != nil {
+		return p, err
+	}
+	s.mu.Lock()
+	log := s.open[tables.LogFile(phase)]
+	s.mu.Unlock()
+	if log == nil {
+		log, err = s.store.ReadLog(tables.LogFile(phase))
+		if errors.Is(err, store.ErrNotFound) {
+			return p, nil
+		}
+		if err != nil {
+			return p, err
+		}
+		defer func() { err = errors.Join(err, log.Close()) }()
+	}
+	p.Size = log.Size()
+	if end < 0 || end > p.Size {
+		end = p.Size
+	}
+	p.From = max(0, end-int64(limit))
+	for p.From+int64(len(p.Text)) < end {
+		more, err := log.ReadAt(ctx, p.From+int64(len(p.Text)), int(end-p.From)-len(p.Text))
+		if err != nil {
+			return p, err
+		}
+		p.Text = append(p.Text, more...)
+	}
+	return p, nil
+}

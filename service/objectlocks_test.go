@@ -9,6 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // sharing is a workspace whose runs lock objects. Its applies end when the test tells them to, or when the service
@@ -18,7 +20,7 @@ type sharing struct {
 	t *testing.T
 	w *service.WorkspaceView
 	// began has the job of each apply that begins.
-	began chan *service.Job
+	began chan *work.Job
 	// ends has a channel for the end of each apply, by the message of its run.
 	ends map[string]chan struct{}
 }
@@ -26,29 +28,29 @@ type sharing struct {
 func shares(t *testing.T) *sharing {
 	t.Helper()
 	h := servicetest.New(t)
-	x := &sharing{Harness: h, t: t, began: make(chan *service.Job, 10), ends: map[string]chan struct{}{}}
+	x := &sharing{Harness: h, t: t, began: make(chan *work.Job, 10), ends: map[string]chan struct{}{}}
 	yes := true
 	var err error
-	if x.w, err = h.ChangeWorkspace(h.Admin, h.NewWorkspace("one").ID, service.WorkspaceSettings{
+	if x.w, err = h.Workspaces.Change(h.Admin, h.NewWorkspace("one").ID, service.WorkspaceSettings{
 		ObjectLocks: &yes}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		x.ends[name] = make(chan struct{})
 	}
-	h.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
 		x.began <- j
 		suspended := make(chan struct{})
 		defer context.AfterFunc(j.Stopping, func() {
-			if errors.Is(context.Cause(j.Stopping), service.ErrSuspended) {
+			if errors.Is(context.Cause(j.Stopping), work.ErrSuspended) {
 				close(suspended)
 			}
 		})()
 		select {
 		case <-x.ends[j.Run.Message]:
-			return &service.ApplyResult{}, nil
+			return &work.ApplyResult{}, nil
 		case <-suspended:
-			return nil, service.ErrStopped
+			return nil, work.ErrStopped
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -62,7 +64,7 @@ func (x *sharing) order(message string) *record.Run {
 }
 
 // applies orders a run, and returns it and its job once its apply has begun.
-func (x *sharing) applies(message string) (*record.Run, *service.Job) {
+func (x *sharing) applies(message string) (*record.Run, *work.Job) {
 	x.t.Helper()
 	return x.order(message), <-x.began
 }
@@ -70,7 +72,7 @@ func (x *sharing) applies(message string) (*record.Run, *service.Job) {
 // refuses checks that an action is refused because of a run.
 func (x *sharing) refuses(what string, because *record.Run, err error) {
 	x.t.Helper()
-	if !errors.Is(err, service.ErrConflict) || !strings.Contains(err.Error(), because.ID) {
+	if !errors.Is(err, tables.ErrConflict) || !strings.Contains(err.Error(), because.ID) {
 		x.t.Errorf("%s while the run %s is in progress: %v", what, because.ID, err)
 	}
 }
@@ -80,14 +82,14 @@ func (x *sharing) waits(r *record.Run) service.Wait {
 	x.t.Helper()
 	changes := uint64(0)
 	for {
-		wait, err := x.Waits(x.t.Context(), x.Admin, r.ID)
+		wait, err := x.Runs.Waits(x.t.Context(), x.Admin, r.ID)
 		if err != nil {
 			x.t.Fatal(err)
 		}
 		if wait.Kind != "" {
 			return wait
 		}
-		changes = x.Changed(x.t.Context(), changes)
+		changes = x.Runs.Changed(x.t.Context(), changes)
 	}
 }
 
@@ -99,18 +101,18 @@ func TestAPersonHasTheStateWhenNoRunHasObjectsAndRunsWaitForThePerson(t *testing
 	b, _ := x.applies("b") // at the same time
 	nobody := func(because *record.Run) {
 		t.Helper()
-		_, err := x.Lock(x.Admin, x.w.ID, "surgery")
+		_, err := x.Workspaces.Lock(x.Admin, x.w.ID, "surgery")
 		x.refuses("a lock", because, err)
 		text := stateOf(3, "c")
-		_, err = x.CreateState(x.Admin, x.w.ID, service.NewState{Serial: 3, Lineage: "l", MD5: service.Sum(text),
+		_, err = x.States.Create(x.Admin, x.w.ID, service.NewState{Serial: 3, Lineage: "l", MD5: service.Sum(text),
 			State: text})
 		x.refuses("a push", because, err)
-		_, err = x.RestoreState(x.Admin, old.ID)
+		_, err = x.States.Restore(x.Admin, old.ID)
 		x.refuses("going back", because, err)
-		_, err = x.ForceUnlock(x.Admin, x.w.ID)
+		_, err = x.Workspaces.ForceUnlock(x.Admin, x.w.ID)
 		x.refuses("a break of the lock", because, err)
 		no := false
-		_, err = x.ChangeWorkspace(x.Admin, x.w.ID, service.WorkspaceSettings{ObjectLocks: &no})
+		_, err = x.Workspaces.Change(x.Admin, x.w.ID, service.WorkspaceSettings{ObjectLocks: &no})
 		x.refuses("the setting", because, err)
 	}
 	nobody(a)
@@ -119,20 +121,20 @@ func TestAPersonHasTheStateWhenNoRunHasObjectsAndRunsWaitForThePerson(t *testing
 	nobody(b) // the lock of the workspace stands for all who are under way
 	close(x.ends["b"])
 	x.Await(b.ID, record.Applied)
-	if _, err := x.Lock(x.Admin, x.w.ID, "surgery"); err != nil {
+	if _, err := x.Workspaces.Lock(x.Admin, x.w.ID, "surgery"); err != nil {
 		t.Fatal(err)
 	}
 	c := x.order("c")
 	if wait := x.waits(c); wait.Kind != "lock" || !strings.Contains(wait.Text, "surgery") {
 		t.Errorf("the run waits for %+v", wait)
 	}
-	if _, err := x.RestoreState(x.Admin, old.ID); err != nil {
+	if _, err := x.States.Restore(x.Admin, old.ID); err != nil {
 		t.Errorf("the holder of the lock restores a version: %v", err)
 	}
 	if len(x.began) > 0 {
 		t.Error("the run has begun while a person holds the lock")
 	}
-	if _, err := x.Unlock(x.Admin, x.w.ID); err != nil {
+	if _, err := x.Workspaces.Unlock(x.Admin, x.w.ID); err != nil {
 		t.Fatal(err)
 	}
 	<-x.began
@@ -151,17 +153,17 @@ func TestARunThatIsLeftWhileAnotherWaitsForItsObjectsIsNotAliveAnyMore(t *testin
 	if wait := x.waits(b); wait.Kind != "objects" || wait.On != a.ID || wait.Text != "thing.a, which a has" {
 		t.Errorf("the run waits for %+v", wait)
 	}
-	if err := errors.Join(x.Cancel(x.Admin, a.ID, ""), x.ForceCancel(x.Admin, a.ID, "")); err != nil {
+	if err := errors.Join(x.Runs.Cancel(x.Admin, a.ID, ""), x.Runs.ForceCancel(x.Admin, a.ID, "")); err != nil {
 		t.Fatal(err)
 	}
 	x.Await(a.ID, record.ForceCanceled)
 	if job.Alive(a.ID) {
 		t.Error("a run that was canceled by force is still alive")
 	}
-	_, err := x.Lock(x.Admin, x.w.ID, "")
+	_, err := x.Workspaces.Lock(x.Admin, x.w.ID, "")
 	x.refuses("a lock", b, err)
 	job.Waits("", "")
-	if wait, err := x.Waits(t.Context(), x.Admin, b.ID); err != nil || wait.Kind != "" {
+	if wait, err := x.Runs.Waits(t.Context(), x.Admin, b.ID); err != nil || wait.Kind != "" {
 		t.Errorf("the run continues, but waits for %+v, %v", wait, err)
 	}
 	close(x.ends["b"])
@@ -176,7 +178,7 @@ func TestADoubtIsResolvedWhileNobodyHasObjects(t *testing.T) {
 	x := shares(t)
 	apply := x.Engine.ApplyFunc
 	x.Engine.Mu.Lock()
-	x.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+	x.Engine.ApplyFunc = func(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
 		if j.Run.Message != "doubt" {
 			return apply(ctx, j)
 		}
@@ -186,14 +188,14 @@ func TestADoubtIsResolvedWhileNobodyHasObjects(t *testing.T) {
 	x.Engine.Mu.Unlock()
 	left := x.order("doubt")
 	x.Await(left.ID, record.Errored)
-	res := service.Resolution{Address: "fleet_vm.a"}
+	res := work.Resolution{Address: "fleet_vm.a"}
 	a, _ := x.applies("a")
-	x.refuses("resolving", a, x.Resolve(t.Context(), x.Admin, x.w.ID, res))
+	x.refuses("resolving", a, x.Doubts.Resolve(t.Context(), x.Admin, x.w.ID, res))
 	close(x.ends["a"])
 	x.Await(a.ID, record.Applied)
 	begun, end := make(chan struct{}), make(chan struct{})
 	x.Engine.Mu.Lock()
-	x.Engine.ResolveFunc = func(_ context.Context, j *service.Job, _ service.Resolution, _ string) error {
+	x.Engine.ResolveFunc = func(_ context.Context, j *work.Job, _ work.Resolution, _ string) error {
 		close(begun)
 		<-end
 		j.Doubtful(nil)
@@ -201,7 +203,7 @@ func TestADoubtIsResolvedWhileNobodyHasObjects(t *testing.T) {
 	}
 	x.Engine.Mu.Unlock()
 	resolved := make(chan error, 1)
-	go func() { resolved <- x.Resolve(t.Context(), x.Admin, x.w.ID, res) }()
+	go func() { resolved <- x.Doubts.Resolve(t.Context(), x.Admin, x.w.ID, res) }()
 	<-begun
 	b, c := x.order("b"), x.order("c")
 	for _, r := range []*record.Run{b, c} {
@@ -229,19 +231,19 @@ func TestADoubtIsResolvedWhileNobodyHasObjects(t *testing.T) {
 func TestTheLockingOfAStateIsNotChangedWhileAPlanHasItOpen(t *testing.T) {
 	x := shares(t)
 	planning, ends := make(chan struct{}), make(chan struct{})
-	x.Engine.PlanFunc = func(context.Context, *service.Job) (*service.PlanResult, error) {
+	x.Engine.PlanFunc = func(context.Context, *work.Job) (*work.PlanResult, error) {
 		close(planning)
 		<-ends
-		return &service.PlanResult{}, nil
+		return &work.PlanResult{}, nil
 	}
 	no := false
 	r := x.NewRun(x.w, func(r *record.Run) { r.PlanOnly = true })
 	<-planning
-	_, err := x.ChangeWorkspace(x.Admin, x.w.ID, service.WorkspaceSettings{ObjectLocks: &no})
+	_, err := x.Workspaces.Change(x.Admin, x.w.ID, service.WorkspaceSettings{ObjectLocks: &no})
 	x.refuses("the setting", r, err)
 	close(ends)
 	x.Await(r.ID, record.PlannedAndFinished)
-	if _, err := x.ChangeWorkspace(x.Admin, x.w.ID, service.WorkspaceSettings{ObjectLocks: &no}); err != nil {
+	if _, err := x.Workspaces.Change(x.Admin, x.w.ID, service.WorkspaceSettings{ObjectLocks: &no}); err != nil {
 		t.Error(err)
 	}
 }

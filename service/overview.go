@@ -5,8 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millipede-iac/millipede/service/drift"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Attention is the reason why a workspace needs a person, in ascending order of urgency.
@@ -46,13 +49,13 @@ type Overview struct {
 
 // Overviews returns the workspaces of an organization that the actor may see and that match the filter. The
 // ones that need a person come first; the others are sorted by name.
-func (s *Service) Overviews(a *Actor, organization string, f WorkspaceFilter) (out []*Overview, err error) {
+func (s *Workspaces) Overviews(a *rights.Actor, organization string, f WorkspaceFilter) (out []*Overview, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		o, err := a.organization(tx, organization)
+		o, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
 		}
-		all, err := workspaces.Select(tx, "organization", strings.ToLower(o.Name))
+		all, err := tables.Workspaces.Select(tx, "organization", strings.ToLower(o.Name))
 		if err != nil {
 			return err
 		}
@@ -60,7 +63,7 @@ func (s *Service) Overviews(a *Actor, organization string, f WorkspaceFilter) (o
 			if !f.matches(w) {
 				continue
 			}
-			p, err := a.permissions(tx, w)
+			p, err := a.Permissions(tx, w)
 			if err != nil {
 				return err
 			}
@@ -76,54 +79,54 @@ func (s *Service) Overviews(a *Actor, organization string, f WorkspaceFilter) (o
 		return nil
 	})
 	slices.SortStableFunc(out, func(x, y *Overview) int { return cmp.Compare(y.Attention, x.Attention) })
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // OverviewOf returns the overview of one workspace.
-func (s *Service) OverviewOf(a *Actor, id string) (v *Overview, err error) {
+func (s *Workspaces) OverviewOf(a *rights.Actor, id string) (v *Overview, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		w, p, err := a.workspace(tx, id)
+		w, p, err := a.Workspace(tx, id)
 		if err == nil {
 			v, err = overview(tx, &WorkspaceView{*w, p})
 		}
 		return err
 	})
-	return v, told(err)
+	return v, tables.Translated(err)
 }
 
 func overview(tx *store.Tx, w *WorkspaceView) (*Overview, error) {
-	halt, err := haltOf(tx, w.ID)
+	halt, err := tables.HaltOf(tx, w.ID)
 	if err != nil {
 		return nil, err
 	}
 	v := &Overview{WorkspaceView: w, Halt: halt}
 	if w.Lock.Held() {
-		v.Holder = strings.TrimPrefix(lockedBy(tx, &w.Workspace), "the workspace is locked by ")
+		v.Holder = strings.TrimPrefix(tables.LockedBy(tx, &w.Workspace), "the workspace is locked by ")
 		if w.Lock.Kind != "run" {
 			v.Attention = LockedByPerson
 		}
 	}
-	if needReadState.has(w.Permissions) {
-		if v.Drifted, err = driftCount(tx, &w.Workspace); err != nil {
+	if rights.ReadState.Has(w.Permissions) {
+		if v.Drifted, err = drift.Count(tx, &w.Workspace); err != nil {
 			return nil, err
 		}
 		if v.Drifted > 0 {
 			v.Attention = max(v.Attention, HasDrifted)
 		}
 	}
-	if !needReadRuns.has(w.Permissions) {
+	if !rights.ReadRuns.Has(w.Permissions) {
 		return v, nil
 	}
 	id := w.CurrentRun
 	if id == "" {
-		for _, id = range runs.Newest(tx, "workspace", 1, w.ID) {
+		for _, id = range tables.Runs.Newest(tx, "workspace", 1, w.ID) {
 			break
 		}
 	}
 	if id == "" {
 		return v, nil
 	}
-	r, err := runs.Get(tx, id)
+	r, err := tables.Runs.Get(tx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -144,21 +147,4 @@ func attentionOf(r *record.Run, w *record.Workspace) Attention {
 		return UnderWay
 	}
 	return NoAttention
-}
-
-// Person returns the name of a user if the actor and the user are in the same organization, and the ID
-// otherwise.
-func (s *Service) Person(a *Actor, id string) string {
-	if id == "" {
-		return "the service"
-	}
-	if u, err := s.User(a, id); err == nil {
-		return u.Name
-	}
-	return id
-}
-
-// IssueSession makes a token for a user who has logged in to the web pages. It expires after some hours.
-func (s *Service) IssueSession(user, from string) (string, error) {
-	return s.issue(user, from, "pages", sessionTerm)
 }

@@ -6,24 +6,42 @@ import (
 	"io"
 	"runtime"
 
+	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
-// openLog opens the log of a phase, and writes its first lines if it has none. begun says that it had some. The log is
-// nil if it cannot be opened.
-func (q *queue) openLog(r *record.Run, phase string) (log *bufferedLog, begun bool, err error) {
-	s := q.s
-	file, err := s.logs.write(logFile(phase))
+// phaseLogs opens and ends the logs of phases.
+type phaseLogs struct {
+	*Logs
+	version string
+}
+
+// Open implements queue.Logs.
+func (l phaseLogs) Open(r *record.Run, phase string) (queue.Log, bool, error) {
+	file, err := l.write(tables.LogFile(phase))
 	if err != nil {
-		s.log.Error("cannot write the log of a run", "run", r.ID, "error", err)
+		l.log.Error("cannot write the log of a run", "run", r.ID, "error", err)
 		return nil, false, err
 	}
-	log, begun = &bufferedLog{log: file}, file.Size() > 0
+	log, begun := &bufferedLog{log: file}, file.Size() > 0
 	if !begun {
-		_, err = fmt.Fprintf(log, "%sMillipede %s\non %s_%s\n", preface(r.ID), s.opts.Version, runtime.GOOS, runtime.GOARCH)
+		_, err = fmt.Fprintf(log, "%sMillipede %s\non %s_%s\n", preface(r.ID), l.version, runtime.GOOS, runtime.GOARCH)
 	}
-	q.begun(r.ID)
 	return log, begun, err
+}
+
+// End implements queue.Logs.
+func (l phaseLogs) End(r *record.Run, phase string, log queue.Log) {
+	_, err := io.WriteString(log, logEnd)
+	if err = errors.Join(err, l.end(tables.LogFile(phase))); err != nil {
+		l.log.Error("cannot close the log of a run", "run", r.ID, "error", err)
+	}
+}
+
+// Fail writes why the phase has failed, without the characters of the log's markers.
+func (l *bufferedLog) Fail(err error) {
+	_, _ = fmt.Fprintf(l, "\nError: %s\n", unmarked(err)) // problems with the log were reported before
 }
 
 // preface is the beginning of the log of a phase. Whoever follows a plan gets it as soon as the service has the run,
@@ -41,12 +59,4 @@ func beforeBegin(run string, over bool, offset int64, limit int) []byte {
 	}
 	text = text[max(offset, 0):]
 	return []byte(text[:min(len(text), limit)])
-}
-
-// endLog marks the end of the log of a phase, and makes the log durable.
-func (q *queue) endLog(r *record.Run, phase string, log io.Writer) {
-	_, err := io.WriteString(log, logEnd)
-	if err = errors.Join(err, q.s.logs.end(logFile(phase))); err != nil {
-		q.s.log.Error("cannot close the log of a run", "run", r.ID, "error", err)
-	}
 }

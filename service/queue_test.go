@@ -22,9 +22,9 @@ func TestARunThatIsDeletedBehindItsStepEndsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := s.queue.changes
-	s.queue.changed("run-deleted")
-	if s.queue.changes == before {
+	before := s.queue.LastChange()
+	s.queue.Changed("run-deleted")
+	if s.queue.LastChange() == before {
 		t.Error("clients that wait for a change of the run are not woken")
 	}
 	if err := st.Close(); err != nil {

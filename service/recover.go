@@ -1,10 +1,9 @@
 package service
 
 import (
-	"time"
-
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // recover loads the runs that were in progress when the service ended. An interrupted plan is started again; an
@@ -16,20 +15,20 @@ func (s *Service) recover() error {
 	if err := s.endRestored(); err != nil {
 		return err
 	}
-	all, err := s.activeRuns()
+	all, err := s.queue.ActiveRuns()
 	if err != nil {
 		return err
 	}
-	if err := s.takeTurns(all); err != nil {
+	if err := s.queue.TakeTurns(all); err != nil {
 		return err
 	}
 	for _, r := range all {
-		s.queue.changed(r.ID)
+		s.queue.Changed(r.ID)
 		if r.Status != record.Planning {
 			continue
 		}
 		err := s.store.Update(func(tx *store.Tx) error {
-			r, err := runs.Get(tx, r.ID)
+			r, err := tables.Runs.Get(tx, r.ID)
 			if err != nil {
 				return err
 			}
@@ -38,50 +37,11 @@ func (s *Service) recover() error {
 				r.Deaths++ // durable before the plan begins again: it may be what the service dies of
 			}
 			r.Suspended = false
-			return s.enter(tx, r, record.EventPlanAgain, 0, "")
+			return s.transitions.Enter(tx, r, record.EventPlanAgain, 0, "")
 		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// lastTurns is how many runs of a workspace are read to determine its last turn.
-const lastTurns = 10
-
-// takeTurns determines the time of the last turn of each workspace with active runs.
-func (s *Service) takeTurns(active []*record.Run) error {
-	return s.store.View(func(tx *store.Tx) error {
-		for _, a := range active {
-			if _, known := s.queue.served[a.Workspace]; known {
-				continue
-			}
-			var last time.Time
-			for _, id := range append(runs.Newest(tx, "workspace", lastTurns, a.Workspace), a.ID) {
-				r, err := runs.Get(tx, id)
-				if err != nil {
-					return err
-				}
-				last = later(last, r.Times[record.Planning])
-			}
-			s.queue.served[a.Workspace] = last
-		}
-		return nil
-	})
-}
-
-// activeRuns reads the runs that have not ended.
-func (s *Service) activeRuns() (all []*record.Run, err error) {
-	err = s.store.View(func(tx *store.Tx) error {
-		for _, id := range runs.List(tx, "active", everywhere) {
-			r, err := runs.Get(tx, id)
-			if err != nil {
-				return err
-			}
-			all = append(all, r)
-		}
-		return nil
-	})
-	return all, err
 }

@@ -7,8 +7,10 @@ import (
 
 	"github.com/millipede-iac/millipede/service/outline"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/skim"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Resource is an instance of a managed resource in the current state of a workspace.
@@ -28,29 +30,29 @@ type Resource struct {
 
 // Resources returns the managed resource instances of a workspace's current state, in the order of the state; none
 // if there is no state, or if the configuration encrypts it.
-func (s *Service) Resources(a *Actor, workspace string) (out []*Resource, err error) {
+func (s *States) Resources(a *rights.Actor, workspace string) (out []*Resource, err error) {
 	var v *record.StateVersion
 	err = s.store.View(func(tx *store.Tx) error {
-		w, err := a.allowed(tx, workspace, needReadState)
+		w, err := a.Allowed(tx, workspace, rights.ReadState)
 		if err == nil && w.CurrentState != "" {
-			v, err = stateVersions.Get(tx, w.CurrentState)
+			v, err = tables.StateVersions.Get(tx, w.CurrentState)
 		}
 		return err
 	})
 	if err != nil || v == nil || v.Encrypted {
-		return nil, told(err)
+		return nil, tables.Translated(err)
 	}
-	o, err := s.stateOutline(v)
+	o, err := s.outlines.State(v)
 	if err != nil {
-		return nil, told(err)
+		return nil, tables.Translated(err)
 	}
 	providers, err := s.resourceProviders(v)
 	if err != nil {
-		return nil, told(err)
+		return nil, tables.Translated(err)
 	}
 	for i := range o.Objects {
 		if r := resourceOf(&o.Objects[i]); r != nil {
-			r.ID = "wsr-" + Hash(workspace + " " + o.Objects[i].Address)[:16]
+			r.ID = "wsr-" + tables.Hash(workspace + " " + o.Objects[i].Address)[:16]
 			r.Provider = providers[resourceKey{r.Module, r.Type, r.Name}]
 			out = append(out, r)
 		}
@@ -72,12 +74,12 @@ func resourceOf(o *outline.Object) *Resource {
 }
 
 // dateResources fills in when resources last changed.
-func (s *Service) dateResources(all []*Resource) error {
+func (s *States) dateResources(all []*Resource) error {
 	times := map[string]time.Time{}
-	return told(s.store.View(func(tx *store.Tx) error {
+	return tables.Translated(s.store.View(func(tx *store.Tx) error {
 		for _, r := range all {
 			if _, known := times[r.Changed]; !known && r.Changed != "" {
-				v, err := stateVersions.Get(tx, r.Changed)
+				v, err := tables.StateVersions.Get(tx, r.Changed)
 				if err != nil && !errors.Is(err, store.ErrNotFound) { // it may have been removed meanwhile
 					return err
 				}
@@ -95,8 +97,8 @@ func (s *Service) dateResources(all []*Resource) error {
 type resourceKey struct{ module, kind, name string }
 
 // resourceProviders returns the source address of the provider of each managed resource in a version of a state.
-func (s *Service) resourceProviders(v *record.StateVersion) (out map[resourceKey]string, err error) {
-	text, err := s.store.Read(stateFile(v.ID))
+func (s *States) resourceProviders(v *record.StateVersion) (out map[resourceKey]string, err error) {
+	text, err := s.store.Read(tables.StateFile(v.ID))
 	if err != nil {
 		return nil, err
 	}

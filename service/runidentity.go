@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/service/identity"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // The variables with which a workspace requests identity tokens for its runs: the audience of the token, the
@@ -24,23 +26,31 @@ const (
 	identityFile     = "TFC_WORKLOAD_IDENTITY_TOKEN_PATH"
 )
 
+// Identity signs the identity tokens of runs.
+type Identity struct {
+	*shared
+	host          string
+	renewIdentity time.Duration
+	signing       sync.Mutex // held while a key is made
+}
+
 // Issuer returns the name of the service in the identity tokens of its runs; empty if the service does not know
 // its own address.
-func (s *Service) Issuer() string {
-	if s.opts.Host == "" {
+func (s *Identity) Issuer() string {
+	if s.host == "" {
 		return ""
 	}
-	return "https://" + s.opts.Host
+	return "https://" + s.host
 }
 
 // SigningKeys returns the keys that sign identity tokens, including the next one. It makes keys that are
 // needed, and removes expired ones.
-func (s *Service) SigningKeys() (keys []*identity.Key, err error) {
+func (s *Identity) SigningKeys() (keys []*identity.Key, err error) {
 	s.signing.Lock()
 	defer s.signing.Unlock()
 	now := s.now().UTC()
 	err = s.store.View(func(tx *store.Tx) error {
-		for k, err := range signingKeys.All(tx) {
+		for k, err := range tables.SigningKeys.All(tx) {
 			if err != nil {
 				return err
 			}
@@ -53,7 +63,7 @@ func (s *Service) SigningKeys() (keys []*identity.Key, err error) {
 		return nil
 	})
 	if err != nil {
-		return nil, told(err)
+		return nil, tables.Translated(err)
 	}
 	var made, spent []*record.SigningKey
 	for from, wanted := identity.Wanted(keys, now); wanted; from, wanted = identity.Wanted(keys, now) {
@@ -79,14 +89,15 @@ func (s *Service) SigningKeys() (keys []*identity.Key, err error) {
 	if len(made)+len(spent) == 0 {
 		return good, nil
 	}
-	return good, told(s.store.Update(func(tx *store.Tx) error { // no token is issued before its key is durable
+	// No token is issued before its key is durable.
+	return good, tables.Translated(s.store.Update(func(tx *store.Tx) error {
 		for _, k := range made {
-			if err := signingKeys.Put(tx, k); err != nil {
+			if err := tables.SigningKeys.Put(tx, k); err != nil {
 				return err
 			}
 		}
 		for _, k := range spent {
-			if err := signingKeys.Delete(tx, k.ID); err != nil {
+			if err := tables.SigningKeys.Delete(tx, k.ID); err != nil {
 				return err
 			}
 		}
@@ -96,7 +107,7 @@ func (s *Service) SigningKeys() (keys []*identity.Key, err error) {
 
 // proofs are the identity tokens that the workspace of a phase requests.
 type proofs struct {
-	s   *Service
+	s   *Identity
 	run *record.Run
 	on  *record.Workspace
 	// audiences and files are the audience of each token and the file with it, by the tag of its variables.
@@ -104,7 +115,7 @@ type proofs struct {
 }
 
 // proofsOf returns the identity tokens that an environment requests. Their files will be in the directory dir.
-func (s *Service) proofsOf(r *record.Run, w *record.Workspace, environ []string, dir string) *proofs {
+func (s *Identity) proofsOf(r *record.Run, w *record.Workspace, environ []string, dir string) *proofs {
 	p := &proofs{s: s, run: r, on: w, audiences: map[string]string{}, files: map[string]string{}}
 	for _, v := range environ {
 		name, audience, _ := strings.Cut(v, "=")
@@ -156,7 +167,7 @@ func (p *proofs) renew(ctx context.Context, log *mask) {
 	if len(p.audiences) == 0 {
 		return
 	}
-	again := time.NewTicker(p.s.opts.RenewIdentity)
+	again := time.NewTicker(p.s.renewIdentity)
 	defer again.Stop()
 	for {
 		select {
@@ -176,9 +187,9 @@ func (p *proofs) renew(ctx context.Context, log *mask) {
 }
 
 // proof makes an identity token for an audience.
-func (s *Service) proof(r *record.Run, w *record.Workspace, audience string) (string, error) {
+func (s *Identity) proof(r *record.Run, w *record.Workspace, audience string) (string, error) {
 	if s.Issuer() == "" {
-		return "", invalid("The workspace requests an identity token for its runs (%s), but the service does "+
+		return "", tables.Invalid("The workspace requests an identity token for its runs (%s), but the service does "+
 			"not know its own address, which is the issuer of the token: start it with -address", audienceVariable)
 	}
 	c := identity.Claims{
@@ -189,14 +200,14 @@ func (s *Service) proof(r *record.Run, w *record.Workspace, audience string) (st
 		c.RunPhase = "apply"
 	}
 	err := s.store.View(func(tx *store.Tx) error {
-		p, err := projects.Get(tx, w.Project)
+		p, err := tables.Projects.Get(tx, w.Project)
 		if err == nil {
 			c.ProjectName = p.Name
 		}
 		return err
 	})
 	if err != nil {
-		return "", told(err)
+		return "", tables.Translated(err)
 	}
 	keys, err := s.SigningKeys()
 	if err != nil {
@@ -204,7 +215,7 @@ func (s *Service) proof(r *record.Run, w *record.Workspace, audience string) (st
 	}
 	now := s.now().UTC()
 	if err := c.Complete(now); errors.Is(err, identity.ErrAudience) {
-		return "", invalid("The variable %s is empty: it must name the audience of the token", audienceVariable)
+		return "", tables.Invalid("The variable %s is empty: it must name the audience of the token", audienceVariable)
 	}
 	return identity.Current(keys, now).Sign(&c)
 }

@@ -7,67 +7,80 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
-// CreateRun queues a run of a workspace. It takes the fields of r that a client may set, and sets the others.
+// Runs are the runs of workspaces, with what people can do about them.
+type Runs struct {
+	*shared
+	pools            *Pools
+	forceCancelAfter time.Duration
+	queue            *queue.Queue
+	transitions      *transitions
+}
+
+// Create queues a run of a workspace. It takes the fields of r that a client may set, and sets the others.
 // If the same actor repeats the request within seconds, it returns the same run, as long as that has not ended.
-func (s *Service) CreateRun(a *Actor, workspace string, r record.Run) (out *record.Run, err error) {
-	err = s.audited(a, "run.create", workspace, func(tx *store.Tx) error {
-		w, err := a.allowed(tx, workspace, needPlan)
+func (s *Runs) Create(a *rights.Actor, workspace string, r record.Run) (out *record.Run, err error) {
+	err = s.audit.Change(a, "run.create", workspace, func(tx *store.Tx) error {
+		w, err := a.Allowed(tx, workspace, rights.Plan)
 		if err != nil {
 			return err
 		}
-		if err := s.checkRun(tx, a, w, &r); err != nil {
+		if err := s.check(tx, a, w, &r); err != nil {
 			return err
 		}
-		if out = s.sameRun(tx, a, w, &r); out != nil {
+		if out = s.same(tx, a, w, &r); out != nil {
 			return nil
 		}
 		r.CreatedBy = a.ID()
-		out, err = s.makeRun(tx, w, &r)
+		out, err = s.transitions.makeRun(tx, w, &r)
 		return err
 	})
 	return out, err
 }
 
-// checkRun completes and validates a client's request for a run.
-func (s *Service) checkRun(tx *store.Tx, a *Actor, w *record.Workspace, r *record.Run) error {
+// check completes and validates a client's request for a run.
+func (s *Runs) check(tx *store.Tx, a *rights.Actor, w *record.Workspace, r *record.Run) error {
 	if r.Configuration == "" {
 		if r.Configuration = w.CurrentConfiguration; r.Configuration == "" {
-			return invalid("Configuration version is missing: upload a configuration to the workspace first")
+			return tables.Invalid("Configuration version is missing: upload a configuration to the workspace first")
 		}
 	}
-	c, err := configurations.Get(tx, r.Configuration)
+	c, err := tables.Configurations.Get(tx, r.Configuration)
 	if err != nil || c.Workspace != w.ID {
-		return invalid("Configuration version %q is missing in this workspace", r.Configuration)
+		return tables.Invalid("Configuration version %q is missing in this workspace", r.Configuration)
 	}
 	if c.Status != record.Uploaded {
-		return invalid("Configuration version %s is %s: a run needs one that is uploaded", c.ID, c.Status)
+		return tables.Invalid("Configuration version %s is %s: a run needs one that is uploaded", c.ID, c.Status)
 	}
 	r.PlanOnly = r.PlanOnly || c.Speculative
 	switch {
 	case w.ExecutionMode == record.ModeLocal:
-		return invalid("The workspace's execution mode is local: runs are carried out by the client")
+		return tables.Invalid("The workspace's execution mode is local: runs are carried out by the client")
 	case r.Destroy && r.RefreshOnly:
-		return invalid("A run cannot destroy and only refresh")
+		return tables.Invalid("A run cannot destroy and only refresh")
 	case r.RefreshOnly && !r.Refresh:
-		return invalid("A run that only refreshes cannot leave refreshing out")
+		return tables.Invalid("A run that only refreshes cannot leave refreshing out")
 	case r.Destroy && !r.PlanOnly && !w.AllowDestroy:
-		return invalid("The workspace does not allow destroy plans")
+		return tables.Invalid("The workspace does not allow destroy plans")
 	case r.GenerateConfig && (r.Destroy || r.RefreshOnly):
-		return invalid("A run that destroys or only refreshes imports nothing that it could generate configuration for")
+		return tables.Invalid("A run that destroys or only refreshes imports nothing that it could generate " +
+			"configuration for")
 	}
 	if r.AutoApply || w.AutoApply && !r.PlanOnly {
-		p, err := a.permissions(tx, w)
+		p, err := a.Permissions(tx, w)
 		if err != nil {
 			return err
 		}
-		if r.AutoApply && !needApply.has(p) {
-			return forbidden("you are not allowed to %s", needApply.what)
+		if r.AutoApply && !rights.Apply.Has(p) {
+			return tables.Forbidden("you are not allowed to %s", rights.Apply.What)
 		}
-		r.AutoApply = r.AutoApply || w.AutoApply && !r.SavePlan && needApply.has(p)
+		r.AutoApply = r.AutoApply || w.AutoApply && !r.SavePlan && rights.Apply.Has(p)
 	}
 	return nil
 }
@@ -75,11 +88,11 @@ func (s *Service) checkRun(tx *store.Tx, a *Actor, w *record.Workspace, r *recor
 // maxRepeated is how many of a workspace's newest runs are searched for the run of a repeated request.
 const maxRepeated = 100
 
-// sameRun returns the run that the same request created moments ago, or nil. Other runs may have been created
+// same returns the run that the same request created moments ago, or nil. Other runs may have been created
 // since.
-func (s *Service) sameRun(tx *store.Tx, a *Actor, w *record.Workspace, r *record.Run) *record.Run {
-	for _, id := range runs.Newest(tx, "workspace", maxRepeated, w.ID) {
-		last, err := runs.Get(tx, id)
+func (s *Runs) same(tx *store.Tx, a *rights.Actor, w *record.Workspace, r *record.Run) *record.Run {
+	for _, id := range tables.Runs.Newest(tx, "workspace", maxRepeated, w.ID) {
+		last, err := tables.Runs.Get(tx, id)
 		if err != nil || s.now().Sub(last.CreatedAt) >= repeated {
 			return nil
 		}
@@ -98,48 +111,6 @@ func (s *Service) sameRun(tx *store.Tx, a *Actor, w *record.Workspace, r *record
 	return nil
 }
 
-// makeRun records a new run.
-func (s *Service) makeRun(tx *store.Tx, w *record.Workspace, r *record.Run) (*record.Run, error) {
-	number, err := tx.Next("run")
-	if err != nil {
-		return nil, err
-	}
-	run := *r
-	run.ID, run.Workspace, run.Organization, run.Number = newID("run"), w.ID, w.Organization, number
-	run.Status, run.CreatedAt, run.EngineVersion = record.Pending, s.now().UTC(), s.opts.Version
-	run.Plan = record.Phase{ID: newID("plan"), Status: record.PhasePending, LogSecret: newSecret()}
-	run.Apply = record.Phase{ID: newID("apply"), Status: record.PhasePending, LogSecret: newSecret()}
-	run.Times = map[record.RunStatus]time.Time{record.Pending: run.CreatedAt}
-	run.Structured = run.Structured && w.Structured
-	if err := runs.Put(tx, &run); err != nil {
-		return nil, err
-	}
-	if err := s.remark(tx, &run, "created", "", run.CreatedBy); err != nil {
-		return nil, err
-	}
-	if !run.PlanOnly && !run.SavePlan && w.CurrentRun == "" {
-		w.CurrentRun = run.ID
-		if err := workspaces.Put(tx, w); err != nil {
-			return nil, err
-		}
-	}
-	if err := s.notify(tx, &run, "run:created", "Run Created", run.CreatedBy); err != nil {
-		return nil, err
-	}
-	tx.After(func() {
-		s.opts.Became(run.Status)
-		s.queue.changed(run.ID)
-	})
-	return &run, nil
-}
-
-// remark adds an entry to the history of a run.
-func (s *Service) remark(tx *store.Tx, r *record.Run, action, description, actor string) error {
-	return runNotes.Put(tx, &record.RunNote{
-		ID: newID("re"), Run: r.ID, Action: action, Description: description, Actor: actor, CreatedAt: s.now().UTC(),
-	})
-}
-
 // RunView is a run with its workspace, and the actor's rights there.
 type RunView struct {
 	record.Run
@@ -147,54 +118,54 @@ type RunView struct {
 	Permissions record.Permissions
 }
 
-// FindRun returns a run.
-func (s *Service) FindRun(a *Actor, id string) (v *RunView, err error) {
-	err = s.store.View(func(tx *store.Tx) error { v, err = a.runView(tx, id); return err })
-	return v, told(err)
+// Find returns a run.
+func (s *Runs) Find(a *rights.Actor, id string) (v *RunView, err error) {
+	err = s.store.View(func(tx *store.Tx) error { v, err = runView(tx, a, id); return err })
+	return v, tables.Translated(err)
 }
 
-func (a *Actor) runView(tx *store.Tx, id string) (*RunView, error) {
-	r, err := runs.Look(tx, id)
+func runView(tx *store.Tx, a *rights.Actor, id string) (*RunView, error) {
+	r, err := tables.Runs.Look(tx, id)
 	if err == nil {
-		w, p, err := a.workspace(tx, r.Workspace)
-		if err == nil && needReadRuns.has(p) {
+		w, p, err := a.Workspace(tx, r.Workspace)
+		if err == nil && rights.ReadRuns.Has(p) {
 			return &RunView{*r, &WorkspaceView{*w, p}, p}, nil
 		}
 	}
-	return nil, notFound("there is no run %q, or you have no access to it", id)
+	return nil, tables.NotFound("there is no run %q, or you have no access to it", id)
 }
 
-// RunOfPhase returns the run of a plan or an apply.
-func (s *Service) RunOfPhase(a *Actor, phase string) (v *RunView, err error) {
+// OfPhase returns the run of a plan or an apply.
+func (s *Runs) OfPhase(a *rights.Actor, phase string) (v *RunView, err error) {
 	index := "plan"
 	if strings.HasPrefix(phase, "apply-") {
 		index = "apply"
 	}
 	err = s.store.View(func(tx *store.Tx) error {
-		r, err := runs.LookUp(tx, index, phase)
+		r, err := tables.Runs.LookUp(tx, index, phase)
 		if err == nil {
-			v, err = a.runView(tx, r.ID)
+			v, err = runView(tx, a, r.ID)
 		}
 		if err != nil {
-			return notFound("there is no %s %q, or you have no access to it", index, phase)
+			return tables.NotFound("there is no %s %q, or you have no access to it", index, phase)
 		}
 		return nil
 	})
-	return v, told(err)
+	return v, tables.Translated(err)
 }
 
-// Runs returns the runs of a workspace, newest first.
-func (s *Service) Runs(a *Actor, workspace string, limit int) (out []*RunView, err error) {
+// List returns the runs of a workspace, newest first.
+func (s *Runs) List(a *rights.Actor, workspace string, limit int) (out []*RunView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		w, p, err := a.workspace(tx, workspace)
+		w, p, err := a.Workspace(tx, workspace)
 		if err != nil {
 			return err
 		}
-		if !needReadRuns.has(p) {
-			return forbidden("you are not allowed to %s", needReadRuns.what)
+		if !rights.ReadRuns.Has(p) {
+			return tables.Forbidden("you are not allowed to %s", rights.ReadRuns.What)
 		}
-		for _, id := range runs.Newest(tx, "workspace", limit, workspace) {
-			r, err := runs.Get(tx, id)
+		for _, id := range tables.Runs.Newest(tx, "workspace", limit, workspace) {
+			r, err := tables.Runs.Get(tx, id)
 			if err != nil {
 				return err
 			}
@@ -202,29 +173,29 @@ func (s *Service) Runs(a *Actor, workspace string, limit int) (out []*RunView, e
 		}
 		return nil
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
-// OrganizationRuns returns up to limit runs of an organization that the actor may see, newest first.
-func (s *Service) OrganizationRuns(a *Actor, organization string, limit int) (out []*RunView, err error) {
+// OfOrganization returns up to limit runs of an organization that the actor may see, newest first.
+func (s *Runs) OfOrganization(a *rights.Actor, organization string, limit int) (out []*RunView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		o, err := a.organization(tx, organization)
+		o, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
 		}
-		for _, id := range workspaces.List(tx, "organization", strings.ToLower(o.Name)) {
-			w, p, err := a.workspace(tx, id)
-			if errors.Is(err, ErrNotFound) {
+		for _, id := range tables.Workspaces.List(tx, "organization", strings.ToLower(o.Name)) {
+			w, p, err := a.Workspace(tx, id)
+			if errors.Is(err, tables.ErrNotFound) {
 				continue
 			}
 			if err != nil {
 				return err
 			}
-			if !needReadRuns.has(p) {
+			if !rights.ReadRuns.Has(p) {
 				continue
 			}
-			for _, id := range runs.Newest(tx, "workspace", limit, w.ID) {
-				r, err := runs.Look(tx, id)
+			for _, id := range tables.Runs.Newest(tx, "workspace", limit, w.ID) {
+				r, err := tables.Runs.Look(tx, id)
 				if err != nil {
 					return err
 				}
@@ -239,68 +210,68 @@ func (s *Service) OrganizationRuns(a *Actor, organization string, limit int) (ou
 		}
 		return nil
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
-// RunHistory returns the history of a run, oldest entry first.
-func (s *Service) RunHistory(a *Actor, id string) (out []*record.RunNote, err error) {
+// History returns the history of a run, oldest entry first.
+func (s *Runs) History(a *rights.Actor, id string) (out []*record.RunNote, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if _, err := a.runView(tx, id); err != nil {
+		if _, err := runView(tx, a, id); err != nil {
 			return err
 		}
-		out, err = runNotes.Select(tx, "run", id)
+		out, err = tables.RunNotes.Select(tx, "run", id)
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // Comments returns the comments on a run, oldest first.
-func (s *Service) Comments(a *Actor, id string) (out []*record.Comment, err error) {
+func (s *Runs) Comments(a *rights.Actor, id string) (out []*record.Comment, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if _, err := a.runView(tx, id); err != nil {
+		if _, err := runView(tx, a, id); err != nil {
 			return err
 		}
-		out, err = comments.Select(tx, "run", id)
+		out, err = tables.Comments.Select(tx, "run", id)
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // FindComment returns a comment.
-func (s *Service) FindComment(a *Actor, id string) (c *record.Comment, err error) {
+func (s *Runs) FindComment(a *rights.Actor, id string) (c *record.Comment, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if c, err = comments.Get(tx, id); err == nil {
-			_, err = a.runView(tx, c.Run)
+		if c, err = tables.Comments.Get(tx, id); err == nil {
+			_, err = runView(tx, a, c.Run)
 		}
 		if err != nil {
-			return notFound("there is no comment %q, or you have no access to it", id)
+			return tables.NotFound("there is no comment %q, or you have no access to it", id)
 		}
 		return nil
 	})
-	return c, told(err)
+	return c, tables.Translated(err)
 }
 
-// FindRunNote returns an entry of a run's history.
-func (s *Service) FindRunNote(a *Actor, id string) (n *record.RunNote, err error) {
+// FindNote returns an entry of a run's history.
+func (s *Runs) FindNote(a *rights.Actor, id string) (n *record.RunNote, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if n, err = runNotes.Get(tx, id); err == nil {
-			_, err = a.runView(tx, n.Run)
+		if n, err = tables.RunNotes.Get(tx, id); err == nil {
+			_, err = runView(tx, a, n.Run)
 		}
 		if err != nil {
-			return notFound("there is no event %q, or you have no access to it", id)
+			return tables.NotFound("there is no event %q, or you have no access to it", id)
 		}
 		return nil
 	})
-	return n, told(err)
+	return n, tables.Translated(err)
 }
 
 // Comment adds a comment to a run.
-func (s *Service) Comment(a *Actor, id, body string) (c *record.Comment, err error) {
+func (s *Runs) Comment(a *rights.Actor, id, body string) (c *record.Comment, err error) {
 	if strings.TrimSpace(body) == "" || len(body) > 64<<10 {
-		return nil, invalid("Body must have between 1 byte and 64 KiB")
+		return nil, tables.Invalid("Body must have between 1 byte and 64 KiB")
 	}
-	err = s.audited(a, "run.comment", id, func(tx *store.Tx) error {
-		if _, err := a.runView(tx, id); err != nil {
+	err = s.audit.Change(a, "run.comment", id, func(tx *store.Tx) error {
+		if _, err := runView(tx, a, id); err != nil {
 			return err
 		}
 		c, err = s.say(tx, a, id, body)
@@ -309,16 +280,16 @@ func (s *Service) Comment(a *Actor, id, body string) (c *record.Comment, err err
 	return c, err
 }
 
-func (s *Service) say(tx *store.Tx, a *Actor, run, body string) (*record.Comment, error) {
-	c := &record.Comment{ID: newID("wsc"), Run: run, Body: body, Actor: a.ID(), CreatedAt: s.now().UTC()}
-	n := &record.RunNote{ID: newID("re"), Run: run, Action: "commented", Actor: a.ID(), Comment: c.ID,
+func (s *Runs) say(tx *store.Tx, a *rights.Actor, run, body string) (*record.Comment, error) {
+	c := &record.Comment{ID: tables.NewID("wsc"), Run: run, Body: body, Actor: a.ID(), CreatedAt: s.now().UTC()}
+	n := &record.RunNote{ID: tables.NewID("re"), Run: run, Action: "commented", Actor: a.ID(), Comment: c.ID,
 		CreatedAt: c.CreatedAt}
-	if err := runNotes.Put(tx, n); err != nil {
+	if err := tables.RunNotes.Put(tx, n); err != nil {
 		return nil, err
 	}
 	c.Note = n.ID
-	if r, err := runs.Get(tx, run); err == nil {
+	if r, err := tables.Runs.Get(tx, run); err == nil {
 		tx.After(func() { s.tell(r) })
 	}
-	return c, comments.Put(tx, c)
+	return c, tables.Comments.Put(tx, c)
 }

@@ -25,7 +25,7 @@ func TestTheRunsOfAnOrganizationAreItsNewestOfAllWorkspaces(t *testing.T) {
 	all = append(all, h.NewRun(older, nil).ID)
 	slices.Reverse(all)
 	for _, limit := range []int{0, 1, 3, len(all), 100} {
-		got, err := h.OrganizationRuns(h.Admin, "acme", limit)
+		got, err := h.Runs.OfOrganization(h.Admin, "acme", limit)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,12 +6,14 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // runState gives a run access to the state of its workspace.
 type runState struct {
-	s   *Service
-	run record.Run
+	*shared
+	outlines *outlines
+	run      record.Run
 	// changer is set for a change of objects in a workspace where the run is, or was, in progress: it is the ID of the
 	// user or team that makes the change.
 	changer string
@@ -22,7 +24,7 @@ func (t *runState) Read(context.Context) (data []byte, err error) {
 	if err != nil || v == nil {
 		return nil, err
 	}
-	return t.s.store.ReadAll(stateFile(v.ID))
+	return t.store.ReadAll(tables.StateFile(v.ID))
 }
 
 // Providers implements State.
@@ -39,12 +41,12 @@ func (t *runState) Providers(context.Context) ([]string, error) {
 
 // current returns the current version; nil if there is none.
 func (t *runState) current() (v *record.StateVersion, err error) {
-	err = t.s.store.View(func(tx *store.Tx) error {
-		w, err := workspaces.Get(tx, t.run.Workspace)
+	err = t.store.View(func(tx *store.Tx) error {
+		w, err := tables.Workspaces.Get(tx, t.run.Workspace)
 		if err != nil || w.CurrentState == "" {
 			return err
 		}
-		v, err = stateVersions.Get(tx, w.CurrentState)
+		v, err = tables.StateVersions.Get(tx, w.CurrentState)
 		return err
 	})
 	return v, err
@@ -52,13 +54,14 @@ func (t *runState) current() (v *record.StateVersion, err error) {
 
 func (t *runState) Write(_ context.Context, data []byte) error {
 	v := &record.StateVersion{
-		ID: newID("sv"), Workspace: t.run.Workspace, Run: t.run.ID, Status: record.StateFinalized, Secret: newSecret(),
-		CreatedAt: t.s.now().UTC(), CreatedBy: t.run.CreatedBy,
+		ID: tables.NewID("sv"), Workspace: t.run.Workspace, Run: t.run.ID, Status: record.StateFinalized,
+		Secret:    tables.NewSecret(),
+		CreatedAt: t.now().UTC(), CreatedBy: t.run.CreatedBy,
 	}
 	if t.changer != "" {
 		v.Run, v.CreatedBy = "", t.changer
 	}
-	w, err := t.s.store.Write(stateFile(v.ID), bytes.NewReader(data), int64(len(data)))
+	w, err := t.store.Write(tables.StateFile(v.ID), bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		return err
 	}
@@ -68,25 +71,25 @@ func (t *runState) Write(_ context.Context, data []byte) error {
 		return err
 	}
 	v.Serial = text.serial
-	return told(t.s.store.Update(func(tx *store.Tx) error {
-		ws, err := workspaces.Get(tx, t.run.Workspace)
+	return tables.Translated(t.store.Update(func(tx *store.Tx) error {
+		ws, err := tables.Workspaces.Get(tx, t.run.Workspace)
 		if err != nil {
 			return err
 		}
 		mine := ws.Lock.ID == t.run.ID
 		if !mine && ws.ObjectLocks { // the lock stands for all runs in progress
-			r, err := runs.Get(tx, t.run.ID)
+			r, err := tables.Runs.Get(tx, t.run.ID)
 			mine = t.changer != "" || err == nil && r.Status.Computes()
 		}
 		if ws.Lock.Kind != "run" || !mine {
-			return conflict("the run %s has lost the lock of its workspace: %s", t.run.ID, lockedBy(tx, ws))
+			return tables.Conflict("the run %s has lost the lock of its workspace: %s", t.run.ID, tables.LockedBy(tx, ws))
 		}
 		ws.CurrentState, ws.UpdatedAt = v.ID, v.CreatedAt
-		if err := workspaces.Put(tx, ws); err != nil {
+		if err := tables.Workspaces.Put(tx, ws); err != nil {
 			return err
 		}
-		tx.After(func() { t.s.enqueueStateOutline(v.ID) })
-		t.s.tellAfter(tx, ws)
-		return stateVersions.Put(tx, v)
+		tx.After(func() { t.outlines.enqueueStateOutline(v.ID) })
+		t.tellAfter(tx, ws)
+		return tables.StateVersions.Put(tx, v)
 	}))
 }

@@ -4,7 +4,9 @@ import (
 	"errors"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // maxSources is the maximum number of workspaces whose runs trigger runs of one workspace.
@@ -17,10 +19,10 @@ type RunTriggerView struct {
 }
 
 // viewTrigger returns a trigger if the actor may see both workspaces.
-func (a *Actor) viewTrigger(tx *store.Tx, t *record.RunTrigger) (*RunTriggerView, error) {
+func viewTrigger(tx *store.Tx, a *rights.Actor, t *record.RunTrigger) (*RunTriggerView, error) {
 	v := &RunTriggerView{RunTrigger: *t}
 	for id, to := range map[string]**WorkspaceView{t.Workspace: &v.Target, t.Source: &v.Origin} {
-		w, p, err := a.workspace(tx, id)
+		w, p, err := a.Workspace(tx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -29,22 +31,27 @@ func (a *Actor) viewTrigger(tx *store.Tx, t *record.RunTrigger) (*RunTriggerView
 	return v, nil
 }
 
-// RunTriggers returns the triggers of a workspace: those that create runs in it or, with outbound, those by which its
+// RunTriggers make applied runs of one workspace create runs of others.
+type RunTriggers struct {
+	*shared
+}
+
+// List returns the triggers of a workspace: those that create runs in it or, with outbound, those by which its
 // runs create runs in others.
-func (s *Service) RunTriggers(a *Actor, workspace string, outbound bool) (out []*RunTriggerView, err error) {
+func (s *RunTriggers) List(a *rights.Actor, workspace string, outbound bool) (out []*RunTriggerView, err error) {
 	index := "workspace"
 	if outbound {
 		index = "source"
 	}
 	err = s.store.View(func(tx *store.Tx) error {
-		w, err := a.allowed(tx, workspace, needReadRuns)
+		w, err := a.Allowed(tx, workspace, rights.ReadRuns)
 		if err != nil {
 			return err
 		}
-		all, err := runTriggers.Select(tx, index, w.ID)
+		all, err := tables.RunTriggers.Select(tx, index, w.ID)
 		for _, t := range all {
-			v, err := a.viewTrigger(tx, t)
-			if errors.Is(err, ErrNotFound) {
+			v, err := viewTrigger(tx, a, t)
+			if errors.Is(err, tables.ErrNotFound) {
 				continue
 			}
 			if err != nil {
@@ -54,65 +61,66 @@ func (s *Service) RunTriggers(a *Actor, workspace string, outbound bool) (out []
 		}
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
-// RunTrigger returns a run trigger.
-func (s *Service) RunTrigger(a *Actor, id string) (v *RunTriggerView, err error) {
+// Find returns a run trigger.
+func (s *RunTriggers) Find(a *rights.Actor, id string) (v *RunTriggerView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		t, err := runTriggers.Get(tx, id)
+		t, err := tables.RunTriggers.Get(tx, id)
 		if err == nil {
-			v, err = a.viewTrigger(tx, t)
+			v, err = viewTrigger(tx, a, t)
 		}
 		if err != nil {
-			return notFound("there is no run trigger %q, or you have no access to it", id)
+			return tables.NotFound("there is no run trigger %q, or you have no access to it", id)
 		}
 		return nil
 	})
-	return v, told(err)
+	return v, tables.Translated(err)
 }
 
-// CreateRunTrigger makes each run that is applied in the workspace source create a run in another workspace, which uses
+// Create makes each run that is applied in the workspace source create a run in another workspace, which uses
 // the current configuration there. Chains of triggers must not lead back: they would create runs for ever.
-func (s *Service) CreateRunTrigger(a *Actor, workspace, source string) (v *RunTriggerView, err error) {
-	err = s.audited(a, "run-trigger.create", workspace, func(tx *store.Tx) error {
-		w, err := a.allowed(tx, workspace, needAdmin)
+func (s *RunTriggers) Create(a *rights.Actor, workspace, source string) (v *RunTriggerView, err error) {
+	err = s.audit.Change(a, "run-trigger.create", workspace, func(tx *store.Tx) error {
+		w, err := a.Allowed(tx, workspace, rights.Administer)
 		if err != nil {
 			return err
 		}
-		from, err := a.allowed(tx, source, needReadRuns)
-		if errors.Is(err, ErrNotFound) || err == nil && from.Organization != w.Organization {
-			return invalid("Sourceable must be a workspace of the organization whose runs you may read")
+		from, err := a.Allowed(tx, source, rights.ReadRuns)
+		if errors.Is(err, tables.ErrNotFound) || err == nil && from.Organization != w.Organization {
+			return tables.Invalid("Sourceable must be a workspace of the organization whose runs you may read")
 		}
 		if err != nil {
 			return err
 		}
-		there, err := runTriggers.Select(tx, "workspace", w.ID)
+		there, err := tables.RunTriggers.Select(tx, "workspace", w.ID)
 		if err != nil {
 			return err
 		}
 		for _, t := range there {
 			if t.Source == from.ID {
-				v, err = a.viewTrigger(tx, t) // a repeated request
+				v, err = viewTrigger(tx, a, t) // a repeated request
 				return err
 			}
 		}
 		if len(there) >= maxSources {
-			return invalid("A workspace has at most %d run triggers", maxSources)
+			return tables.Invalid("A workspace has at most %d run triggers", maxSources)
 		}
 		back, err := triggersLeadTo(tx, w.ID, from.ID, map[string]bool{})
 		if err != nil {
 			return err
 		}
 		if back {
-			return invalid("Sourceable must not be triggered by the workspace itself: its runs would create runs for ever")
+			return tables.Invalid("Sourceable must not be triggered by the workspace itself: its runs would create " +
+				"runs for ever")
 		}
-		t := &record.RunTrigger{ID: newID("rt"), Workspace: w.ID, Source: from.ID, CreatedAt: s.now().UTC(),
+		t := &record.RunTrigger{ID: tables.NewID("rt"), Workspace: w.ID, Source: from.ID, CreatedAt: s.now().UTC(),
 			CreatedBy: a.ID()}
-		if err := runTriggers.Put(tx, t); err != nil {
+		if err := tables.RunTriggers.Put(tx, t); err != nil {
 			return err
 		}
-		v, err = a.viewTrigger(tx, t)
+		v, err = viewTrigger(tx, a, t)
 		return err
 	})
 	return v, err
@@ -128,7 +136,7 @@ func triggersLeadTo(tx *store.Tx, from, to string, seen map[string]bool) (bool, 
 		return false, nil
 	}
 	seen[from] = true
-	all, err := runTriggers.Select(tx, "source", from)
+	all, err := tables.RunTriggers.Select(tx, "source", from)
 	if err != nil {
 		return false, err
 	}
@@ -140,28 +148,28 @@ func triggersLeadTo(tx *store.Tx, from, to string, seen map[string]bool) (bool, 
 	return false, nil
 }
 
-// DeleteRunTrigger removes a run trigger.
-func (s *Service) DeleteRunTrigger(a *Actor, id string) error {
-	return s.audited(a, "run-trigger.delete", id, func(tx *store.Tx) error {
-		t, err := runTriggers.Get(tx, id)
+// Delete removes a run trigger.
+func (s *RunTriggers) Delete(a *rights.Actor, id string) error {
+	return s.audit.Change(a, "run-trigger.delete", id, func(tx *store.Tx) error {
+		t, err := tables.RunTriggers.Get(tx, id)
 		if err == nil {
-			_, err = a.viewTrigger(tx, t)
+			_, err = viewTrigger(tx, a, t)
 		}
 		if err != nil {
-			return notFound("there is no run trigger %q, or you have no access to it", id)
+			return tables.NotFound("there is no run trigger %q, or you have no access to it", id)
 		}
-		if _, err := a.allowed(tx, t.Workspace, needAdmin); err != nil {
+		if _, err := a.Allowed(tx, t.Workspace, rights.Administer); err != nil {
 			return err
 		}
-		return runTriggers.Delete(tx, id)
+		return tables.RunTriggers.Delete(tx, id)
 	})
 }
 
 // dropTriggers removes the triggers of a deleted workspace, in both directions.
 func dropTriggers(tx *store.Tx, workspace string) error {
 	for _, index := range []string{"workspace", "source"} {
-		for _, id := range runTriggers.List(tx, index, workspace) {
-			if err := runTriggers.Delete(tx, id); err != nil {
+		for _, id := range tables.RunTriggers.List(tx, index, workspace) {
+			if err := tables.RunTriggers.Delete(tx, id); err != nil {
 				return err
 			}
 		}
@@ -171,17 +179,17 @@ func dropTriggers(tx *store.Tx, workspace string) error {
 
 // trigger creates the runs that an applied run triggers, in the transaction that records that it is applied. Workspaces
 // without a configuration, and those whose runs the clients carry out, are omitted.
-func (s *Service) trigger(tx *store.Tx, applied *record.Run) error {
-	all, err := runTriggers.Select(tx, "source", applied.Workspace)
+func (s *transitions) trigger(tx *store.Tx, applied *record.Run) error {
+	all, err := tables.RunTriggers.Select(tx, "source", applied.Workspace)
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	from, err := workspaces.Get(tx, applied.Workspace)
+	from, err := tables.Workspaces.Get(tx, applied.Workspace)
 	if err != nil {
 		return err
 	}
 	for _, t := range all {
-		w, err := workspaces.Get(tx, t.Workspace)
+		w, err := tables.Workspaces.Get(tx, t.Workspace)
 		if err != nil {
 			return err
 		}
@@ -189,7 +197,7 @@ func (s *Service) trigger(tx *store.Tx, applied *record.Run) error {
 			continue
 		}
 		if _, err := s.makeRun(tx, w, &record.Run{Configuration: w.CurrentConfiguration, Refresh: true,
-			CreatedBy: t.CreatedBy, Source: SourceAPI, AutoApply: w.Triggers.AutoApply,
+			CreatedBy: t.CreatedBy, Source: record.SourceAPI, AutoApply: w.Triggers.AutoApply,
 			Message: "Triggered by the run " + applied.ID + " of the workspace " + from.Name}); err != nil {
 			return err
 		}

@@ -10,8 +10,19 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/turn"
 )
+
+// Wait says what a run waits for. The zero value means nothing. For a run in progress whose operations wait, Kind is
+// that of the first of the shortages.
+type Wait struct {
+	turn.Wait
+	// Shortages are the limits and pools that operations of the run wait for.
+	Shortages []Shortage
+}
 
 // Shortage is a limit or a pool for which operations of a run in progress wait, because others have all of it.
 type Shortage struct {
@@ -34,8 +45,8 @@ type Shortage struct {
 	Held []Permit
 }
 
-// lacks returns what the operations of the current phase of a run wait for.
-func (s *Service) shortages(r *record.Run) (out []Shortage, err error) {
+// shortages returns what the operations of the current phase of a run wait for.
+func (s *Pools) shortages(r *record.Run) (out []Shortage, err error) {
 	b := s.timelines.get(current(r).ID)
 	if b == nil {
 		return nil, nil
@@ -72,7 +83,7 @@ func shortageWait(list []Shortage) Wait {
 			since = x.Since
 		}
 	}
-	return Wait{Kind: list[0].Kind, On: list[0].Name, Since: since, Text: strings.Join(text, "; "), Shortages: list}
+	return Wait{turn.Wait{Kind: list[0].Kind, On: list[0].Name, Since: since, Text: strings.Join(text, "; ")}, list}
 }
 
 // String describes it for people.
@@ -98,16 +109,16 @@ func (x Shortage) String() string {
 
 // addHolders completes a wait with the runs that hold what it lacks. The details of a run are shown to actors who
 // may see it.
-func (s *Service) addHolders(ctx context.Context, a *Actor, w *Wait) error {
-	if s.opts.Capacity == nil || !slices.ContainsFunc(w.Shortages, func(x Shortage) bool { return x.Kind != "worker" }) {
+func (s *Pools) addHolders(ctx context.Context, a *rights.Actor, w *Wait) error {
+	if s.capacity == nil || !slices.ContainsFunc(w.Shortages, func(x Shortage) bool { return x.Kind != "worker" }) {
 		return nil
 	}
-	all, err := s.opts.Capacity.Limits(ctx)
+	all, err := s.capacity.Limits(ctx)
 	if err != nil {
 		return err
 	}
 	known := map[string]*RunView{}
-	return told(s.store.View(func(tx *store.Tx) error {
+	return tables.Translated(s.store.View(func(tx *store.Tx) error {
 		for i := range w.Shortages {
 			x := &w.Shortages[i]
 			at := slices.IndexFunc(all, func(l Limit) bool {
@@ -155,11 +166,11 @@ func Holders(all []Permit) (out []Holder) {
 const shortagePause = time.Second
 
 // tellShortages publishes an event soon after the shortages of a run have changed, but at most once in shortagePause.
-func (s *Service) tellShortages(b *timeline.Recorder, e events.Event) {
+func (s *Timelines) tellShortages(b *timeline.Recorder, e events.Event) {
 	b.OnShortage(func() {
-		if s.timelines.waitToTell(e.Phase) {
+		if s.waitToTell(e.Phase) {
 			time.AfterFunc(shortagePause, func() {
-				s.timelines.told(e.Phase)
+				s.told(e.Phase)
 				s.stream.Publish(e)
 			})
 		}
@@ -167,19 +178,19 @@ func (s *Service) tellShortages(b *timeline.Recorder, e events.Event) {
 }
 
 // waitToTell reports whether no event about what a phase lacks is due, and makes one due.
-func (t *timelines) waitToTell(phase string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.due == nil {
-		t.due = map[string]bool{}
+func (s *Timelines) waitToTell(phase string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.due == nil {
+		s.due = map[string]bool{}
 	}
-	first := !t.due[phase]
-	t.due[phase] = true
+	first := !s.due[phase]
+	s.due[phase] = true
 	return first
 }
 
-func (t *timelines) told(phase string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.due, phase)
+func (s *Timelines) told(phase string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.due, phase)
 }

@@ -46,7 +46,7 @@ func TestARunInProgressSaysWhichLimitsAndPoolsItWaitsForAndWhoHoldsThem(t *testi
 	at := h.Stream().Now()
 	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	awaitEvent(t, h, at, events.TimelineBegun, r.ID)
-	if wait, err := h.Waits(t.Context(), h.Admin, r.ID); err != nil || wait.Kind != "" {
+	if wait, err := h.Runs.Waits(t.Context(), h.Admin, r.ID); err != nil || wait.Kind != "" {
 		t.Errorf("the run waits for %+v, %v", wait, err)
 	}
 	lack := func(list ...timeline.Shortage) {
@@ -57,7 +57,7 @@ func TestARunInProgressSaysWhichLimitsAndPoolsItWaitsForAndWhoHoldsThem(t *testi
 	lack(timeline.Shortage{Kind: "permit", Name: "quota", Since: 5000, Vertices: 1, Example: "a.b", Slots: 3},
 		timeline.Shortage{Kind: "place", Name: "eu", Since: 2000, Vertices: 7},
 		timeline.Shortage{Kind: "worker", Name: "us", Since: 9000, Vertices: 2})
-	wait, err := h.Waits(t.Context(), h.Admin, r.ID)
+	wait, err := h.Runs.Waits(t.Context(), h.Admin, r.ID)
 	if err != nil || wait.Kind != "permit" || wait.On != "quota" || !wait.Since.Equal(begun.Add(2*time.Second)) ||
 		wait.Text != "1 operation waits for a permit of the limit quota; 7 operations wait for a slot in the pool eu, "+
 			"which is full; 2 operations wait for a worker of the pool us, which has none" || len(wait.Shortages) != 3 {
@@ -75,7 +75,7 @@ func TestARunInProgressSaysWhichLimitsAndPoolsItWaitsForAndWhoHoldsThem(t *testi
 		t.Errorf("the wait for workers is %+v", x)
 	}
 	lack()
-	if wait, err := h.Waits(t.Context(), h.Admin, r.ID); err != nil || wait.Kind != "" {
+	if wait, err := h.Runs.Waits(t.Context(), h.Admin, r.ID); err != nil || wait.Kind != "" {
 		t.Errorf("the run continues, but waits for %+v, %v", wait, err)
 	}
 	close(goOn)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/skim"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // stateText has the properties of a state that the service extracts from the exchange format.
@@ -136,7 +137,7 @@ type stateOutput struct {
 
 func outputsOf(all map[string]stateOutput) (out []record.Output) {
 	for name, o := range all {
-		out = append(out, record.Output{ID: newID("wsout"), Name: name, Sensitive: o.Sensitive, Type: o.Type,
+		out = append(out, record.Output{ID: tables.NewID("wsout"), Name: name, Sensitive: o.Sensitive, Type: o.Type,
 			Value: o.Value})
 	}
 	slices.SortFunc(out, func(x, y record.Output) int { return strings.Compare(x.Name, y.Name) })

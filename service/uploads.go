@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // queues serializes the uploads of one object: a client that has lost the response may repeat an upload while
@@ -57,7 +58,7 @@ func repeats(data io.Reader, size, limit int64, sum string, otherwise error) err
 	n, err := io.Copy(h, io.LimitReader(data, limit+1))
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return told(store.ErrCut)
+		return tables.Translated(store.ErrCut)
 	case err != nil:
 		return err
 	case n > limit:

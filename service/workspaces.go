@@ -6,8 +6,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millipede-iac/millipede/service/drift"
+	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/variables"
 )
 
 // WorkspaceView is a workspace with the rights of the actor.
@@ -16,39 +21,49 @@ type WorkspaceView struct {
 	Permissions record.Permissions
 }
 
-// Workspace returns a workspace by its ID.
-func (s *Service) Workspace(a *Actor, id string) (v *WorkspaceView, err error) {
+// Workspaces are the workspaces of organizations, with their settings, tags and locks.
+type Workspaces struct {
+	*shared
+	drift       *drift.Findings
+	runs        *Runs
+	queue       *queue.Queue
+	transitions *transitions
+	watcher     *drift.Watcher
+}
+
+// Find returns a workspace by its ID.
+func (s *Workspaces) Find(a *rights.Actor, id string) (v *WorkspaceView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		w, p, err := a.workspace(tx, id)
+		w, p, err := a.Workspace(tx, id)
 		if err == nil {
 			v = &WorkspaceView{*w, p}
 		}
 		return err
 	})
-	return v, told(err)
+	return v, tables.Translated(err)
 }
 
-// WorkspaceNamed returns a workspace by its organization and name.
-func (s *Service) WorkspaceNamed(a *Actor, organization, name string) (v *WorkspaceView, err error) {
+// Named returns a workspace by its organization and name.
+func (s *Workspaces) Named(a *rights.Actor, organization, name string) (v *WorkspaceView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		o, err := a.organization(tx, organization)
+		o, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
 		}
-		w, err := workspaces.Find(tx, "name", strings.ToLower(o.Name), name)
+		w, err := tables.Workspaces.Find(tx, "name", strings.ToLower(o.Name), name)
 		if err == nil {
 			var p record.Permissions
-			if w, p, err = a.workspace(tx, w.ID); err == nil {
+			if w, p, err = a.Workspace(tx, w.ID); err == nil {
 				v = &WorkspaceView{*w, p}
 				return nil
 			}
 		}
-		if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrNotFound) {
-			return notFound("there is no workspace %q in %s, or you have no access to it", name, o.Name)
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, tables.ErrNotFound) {
+			return tables.NotFound("there is no workspace %q in %s, or you have no access to it", name, o.Name)
 		}
 		return err
 	})
-	return v, told(err)
+	return v, tables.Translated(err)
 }
 
 // WorkspaceFilter selects workspaces. Zero fields do not restrict the selection.
@@ -91,15 +106,15 @@ func (f *WorkspaceFilter) matches(w *record.Workspace) bool {
 	return !slices.ContainsFunc(f.Without, has)
 }
 
-// Workspaces returns the workspaces of an organization that the actor may see and that match the filter, sorted
+// List returns the workspaces of an organization that the actor may see and that match the filter, sorted
 // by name.
-func (s *Service) Workspaces(a *Actor, organization string, f WorkspaceFilter) (out []*WorkspaceView, err error) {
+func (s *Workspaces) List(a *rights.Actor, organization string, f WorkspaceFilter) (out []*WorkspaceView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		o, err := a.organization(tx, organization)
+		o, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
 		}
-		all, err := workspaces.Select(tx, "organization", strings.ToLower(o.Name))
+		all, err := tables.Workspaces.Select(tx, "organization", strings.ToLower(o.Name))
 		if err != nil {
 			return err
 		}
@@ -107,7 +122,7 @@ func (s *Service) Workspaces(a *Actor, organization string, f WorkspaceFilter) (
 			if !f.matches(w) {
 				continue
 			}
-			p, err := a.permissions(tx, w)
+			p, err := a.Permissions(tx, w)
 			if err != nil {
 				return err
 			}
@@ -117,21 +132,21 @@ func (s *Service) Workspaces(a *Actor, organization string, f WorkspaceFilter) (
 		}
 		return nil
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
-// CreateWorkspace creates a workspace.
-func (s *Service) CreateWorkspace(a *Actor, organization string, o WorkspaceSettings) (v *WorkspaceView, err error) {
+// Create creates a workspace.
+func (s *Workspaces) Create(a *rights.Actor, organization string, o WorkspaceSettings) (v *WorkspaceView, err error) {
 	name := ""
-	set(&name, o.Name)
-	err = s.audited(a, "workspace.create", organization+"/"+name, func(tx *store.Tx) error {
-		org, err := a.organization(tx, organization)
+	record.Set(&name, o.Name)
+	err = s.audit.Change(a, "workspace.create", organization+"/"+name, func(tx *store.Tx) error {
+		org, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
 		}
 		now := s.now().UTC()
 		w := &record.Workspace{
-			ID: newID("ws"), Organization: org.Name, Project: org.DefaultProject, ExecutionMode: org.Mode(),
+			ID: tables.NewID("ws"), Organization: org.Name, Project: org.DefaultProject, ExecutionMode: org.Mode(),
 			InheritsMode:     true,
 			TerraformVersion: "latest", Structured: true, AllowDestroy: true, CreatedAt: now, UpdatedAt: now,
 		}
@@ -139,61 +154,41 @@ func (s *Service) CreateWorkspace(a *Actor, organization string, o WorkspaceSett
 			return err
 		}
 		v = &WorkspaceView{Workspace: *w}
-		if err := workspaces.Put(tx, w); err != nil {
+		if err := tables.Workspaces.Put(tx, w); err != nil {
 			if errors.Is(err, store.ErrTaken) {
-				return invalid("Name has already been taken")
+				return tables.Invalid("Name has already been taken")
 			}
 			return err
 		}
-		v.Permissions, err = a.permissions(tx, w)
+		v.Permissions, err = a.Permissions(tx, w)
 		return err
 	})
 	return v, err
 }
 
 // settle applies settings, and checks that the actor may have the workspace in its project.
-func (s *Service) settle(tx *store.Tx, a *Actor, org *record.Organization, w *record.Workspace,
+func (s *Workspaces) settle(tx *store.Tx, a *rights.Actor, org *record.Organization, w *record.Workspace,
 	o WorkspaceSettings) error {
 	if err := o.apply(w); err != nil {
 		return err
 	}
 	if o.Project != nil && *o.Project != "" {
-		p, err := projects.Get(tx, *o.Project)
+		p, err := tables.Projects.Get(tx, *o.Project)
 		if err != nil || !strings.EqualFold(p.Organization, org.Name) {
-			return invalid("there is no project %q in %s", *o.Project, org.Name)
+			return tables.Invalid("there is no project %q in %s", *o.Project, org.Name)
 		}
 		w.Project = p.ID
 	}
-	if may, err := a.createsIn(tx, org, w.Project); may || err != nil {
+	if may, err := a.CreatesIn(tx, org, w.Project); may || err != nil {
 		return err
 	}
-	return forbidden("you are not allowed to create workspaces in this project")
+	return tables.Forbidden("you are not allowed to create workspaces in this project")
 }
 
-// createsIn reports whether the actor may create workspaces in a project.
-func (a *Actor) createsIn(tx *store.Tx, org *record.Organization, project string) (bool, error) {
-	if a.manages(org, manageWorkspaces) {
-		return true, nil
-	}
-	for _, t := range a.teams {
-		access, err := accesses.Find(tx, "pair", t.ID, project)
-		if errors.Is(err, store.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return false, err
-		}
-		if p := access.Permissions(); p.Admin || p.Create {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// ChangeWorkspace changes settings of a workspace.
-func (s *Service) ChangeWorkspace(a *Actor, id string, o WorkspaceSettings) (v *WorkspaceView, err error) {
-	err = s.audited(a, "workspace.change", id, func(tx *store.Tx) error {
-		w, err := a.allowed(tx, id, needAdmin)
+// Change changes settings of a workspace.
+func (s *Workspaces) Change(a *rights.Actor, id string, o WorkspaceSettings) (v *WorkspaceView, err error) {
+	err = s.audit.Change(a, "workspace.change", id, func(tx *store.Tx) error {
+		w, err := a.Allowed(tx, id, rights.Administer)
 		if err != nil {
 			return err
 		}
@@ -203,7 +198,7 @@ func (s *Service) ChangeWorkspace(a *Actor, id string, o WorkspaceSettings) (v *
 			}
 		}
 		if o.Project != nil && *o.Project != w.Project {
-			org, err := a.organization(tx, w.Organization)
+			org, err := a.Organization(tx, w.Organization)
 			if err != nil {
 				return err
 			}
@@ -214,27 +209,27 @@ func (s *Service) ChangeWorkspace(a *Actor, id string, o WorkspaceSettings) (v *
 			return err
 		}
 		if w.InheritsMode {
-			org, err := a.organization(tx, w.Organization)
+			org, err := a.Organization(tx, w.Organization)
 			if err != nil {
 				return err
 			}
 			w.ExecutionMode = org.Mode()
 		}
 		w.UpdatedAt = s.now().UTC()
-		tx.After(s.queue.wake)
-		tx.After(s.watcher.wake)
+		tx.After(s.queue.Wake)
+		tx.After(s.watcher.Wake)
 		if w.DriftPeriod == 0 { // discard the findings: the workspace is no longer watched
-			if err := s.dropWatch(tx, w.ID); err != nil {
+			if err := s.drift.Drop(tx, w.ID); err != nil {
 				return err
 			}
 		}
-		if err := workspaces.Put(tx, w); err != nil {
+		if err := tables.Workspaces.Put(tx, w); err != nil {
 			if errors.Is(err, store.ErrTaken) {
-				return invalid("Name has already been taken")
+				return tables.Invalid("Name has already been taken")
 			}
 			return err
 		}
-		p, err := a.permissions(tx, w)
+		p, err := a.Permissions(tx, w)
 		v = &WorkspaceView{*w, p}
 		return err
 	})
@@ -248,8 +243,8 @@ func noneInProgress(tx *store.Tx, w *record.Workspace) error {
 	if w.Lock.Kind == "run" {
 		at = w.Lock.ID
 	}
-	for _, id := range runs.List(tx, "active", w.ID) {
-		r, err := runs.Get(tx, id)
+	for _, id := range tables.Runs.List(tx, "active", w.ID) {
+		r, err := tables.Runs.Get(tx, id)
 		if err != nil {
 			return err
 		}
@@ -258,15 +253,15 @@ func noneInProgress(tx *store.Tx, w *record.Workspace) error {
 		}
 	}
 	if at != "" {
-		return conflict("the run %s is in progress: change the locking of the state when it has ended", at)
+		return tables.Conflict("the run %s is in progress: change the locking of the state when it has ended", at)
 	}
 	return nil
 }
 
 // SetTags adds tags to a workspace, and removes others.
-func (s *Service) SetTags(a *Actor, id string, add []record.Tag, remove []string) error {
-	return s.audited(a, "workspace.tags", id, func(tx *store.Tx) error {
-		w, err := a.allowed(tx, id, needAdmin)
+func (s *Workspaces) SetTags(a *rights.Actor, id string, add []record.Tag, remove []string) error {
+	return s.audit.Change(a, "workspace.tags", id, func(tx *store.Tx) error {
+		w, err := a.Allowed(tx, id, rights.Administer)
 		if err != nil {
 			return err
 		}
@@ -274,20 +269,20 @@ func (s *Service) SetTags(a *Actor, id string, add []record.Tag, remove []string
 			return err
 		}
 		w.Tags = slices.DeleteFunc(w.Tags, func(t record.Tag) bool { return slices.Contains(remove, t.Key) })
-		return workspaces.Put(tx, w)
+		return tables.Workspaces.Put(tx, w)
 	})
 }
 
-// TagWorkspaces adds a tag to workspaces: to all of them, or to none.
-func (s *Service) TagWorkspaces(a *Actor, tag string, ids []string) error {
-	return s.audited(a, "workspace.tags", tag, func(tx *store.Tx) error {
+// Tag adds a tag to workspaces: to all of them, or to none.
+func (s *Workspaces) Tag(a *rights.Actor, tag string, ids []string) error {
+	return s.audit.Change(a, "workspace.tags", tag, func(tx *store.Tx) error {
 		for _, id := range ids {
-			w, err := a.allowed(tx, id, needAdmin)
+			w, err := a.Allowed(tx, id, rights.Administer)
 			if err == nil {
 				err = addTags(w, []record.Tag{{Key: tag}})
 			}
 			if err == nil {
-				err = workspaces.Put(tx, w)
+				err = tables.Workspaces.Put(tx, w)
 			}
 			if err != nil {
 				return err
@@ -298,18 +293,18 @@ func (s *Service) TagWorkspaces(a *Actor, tag string, ids []string) error {
 }
 
 // DeleteTags removes tags without a value from all workspaces of an organization.
-func (s *Service) DeleteTags(a *Actor, organization string, tags []string) error {
-	return s.audited(a, "organization.tags", organization, func(tx *store.Tx) error {
-		o, err := a.organization(tx, organization)
+func (s *Workspaces) DeleteTags(a *rights.Actor, organization string, tags []string) error {
+	return s.audit.Change(a, "organization.tags", organization, func(tx *store.Tx) error {
+		o, err := a.Organization(tx, organization)
 		if err != nil {
 			return err
 		}
-		if !a.manages(o, manageWorkspaces) {
-			return forbidden("you are not allowed to change all workspaces of %s", o.Name)
+		if !a.Manages(o, rights.ManageWorkspaces) {
+			return tables.Forbidden("you are not allowed to change all workspaces of %s", o.Name)
 		}
 		gone := func(t record.Tag) bool { return t.Value == "" && slices.Contains(tags, t.Key) }
-		for _, id := range workspaces.List(tx, "organization", strings.ToLower(o.Name)) {
-			w, err := workspaces.Get(tx, id)
+		for _, id := range tables.Workspaces.List(tx, "organization", strings.ToLower(o.Name)) {
+			w, err := tables.Workspaces.Get(tx, id)
 			if err != nil {
 				return err
 			}
@@ -317,7 +312,7 @@ func (s *Service) DeleteTags(a *Actor, organization string, tags []string) error
 				continue
 			}
 			w.Tags = slices.DeleteFunc(w.Tags, gone)
-			if err := workspaces.Put(tx, w); err != nil {
+			if err := tables.Workspaces.Put(tx, w); err != nil {
 				return err
 			}
 		}
@@ -325,42 +320,42 @@ func (s *Service) DeleteTags(a *Actor, organization string, tags []string) error
 	})
 }
 
-// DeleteWorkspace removes a workspace and all of its records. With safe, it refuses a workspace that manages
+// Delete removes a workspace and all of its records. With safe, it refuses a workspace that manages
 // objects or is locked.
-func (s *Service) DeleteWorkspace(a *Actor, id string, safe bool) error {
-	return s.audited(a, "workspace.delete", id, func(tx *store.Tx) error {
-		w, err := a.allowed(tx, id, needDelete)
+func (s *Workspaces) Delete(a *rights.Actor, id string, safe bool) error {
+	return s.audit.Change(a, "workspace.delete", id, func(tx *store.Tx) error {
+		w, err := a.Allowed(tx, id, rights.Delete)
 		if err != nil {
 			return err
 		}
 		if safe && w.Lock.Held() {
-			return conflict("The workspace is locked: %s", lockedBy(tx, w))
+			return tables.Conflict("The workspace is locked: %s", tables.LockedBy(tx, w))
 		}
-		for _, id := range runs.List(tx, "workspace", w.ID) {
-			r, err := runs.Get(tx, id)
+		for _, id := range tables.Runs.List(tx, "workspace", w.ID) {
+			r, err := tables.Runs.Get(tx, id)
 			if err != nil {
 				return err
 			}
 			if r.Status.Computes() {
-				return conflict("The workspace is locked by Run %s, which is %s: cancel it first", r.ID, r.Status)
+				return tables.Conflict("The workspace is locked by Run %s, which is %s: cancel it first", r.ID, r.Status)
 			}
 		}
 		if w.CurrentState != "" {
-			v, err := stateVersions.Get(tx, w.CurrentState)
+			v, err := tables.StateVersions.Get(tx, w.CurrentState)
 			if err != nil {
 				return err
 			}
-			o, err := a.organization(tx, w.Organization)
+			o, err := a.Organization(tx, w.Organization)
 			if err != nil {
 				return err
 			}
 			manages := v.Resources > 0 || v.Encrypted
 			switch {
 			case manages && safe:
-				return conflict("The workspace still manages %d resources: destroy them, or delete the workspace "+
+				return tables.Conflict("The workspace still manages %d resources: destroy them, or delete the workspace "+
 					"with force", v.Resources)
-			case manages && o.NoForceDelete && !a.owns(o):
-				return forbidden("only owners of %s may delete a workspace that still manages resources", o.Name)
+			case manages && o.NoForceDelete && !a.Owns(o):
+				return tables.Forbidden("only owners of %s may delete a workspace that still manages resources", o.Name)
 			}
 		}
 		return s.drop(tx, w)
@@ -368,62 +363,48 @@ func (s *Service) DeleteWorkspace(a *Actor, id string, safe bool) error {
 }
 
 // drop removes a workspace and its records, and removes its files after the commit.
-func (s *Service) drop(tx *store.Tx, w *record.Workspace) error {
+func (s *Workspaces) drop(tx *store.Tx, w *record.Workspace) error {
 	var files []string
-	for _, id := range runs.List(tx, "workspace", w.ID) {
-		r, err := runs.Get(tx, id)
+	for _, id := range tables.Runs.List(tx, "workspace", w.ID) {
+		r, err := tables.Runs.Get(tx, id)
 		if err != nil {
 			return err
 		}
-		files = append(files, runFiles(r)...)
-		if err := s.dropRun(tx, r); err != nil {
+		files = append(files, tables.RunFiles(r)...)
+		if err := dropRun(tx, r); err != nil {
 			return err
 		}
 	}
-	for _, id := range configurations.List(tx, "workspace", w.ID) {
-		files = append(files, configurationFile(id))
-		if err := configurations.Delete(tx, id); err != nil {
+	for _, id := range tables.Configurations.List(tx, "workspace", w.ID) {
+		files = append(files, tables.ConfigurationFile(id))
+		if err := tables.Configurations.Delete(tx, id); err != nil {
 			return err
 		}
 	}
-	for _, id := range stateVersions.List(tx, "workspace", w.ID) {
-		files = append(files, stateFiles(id)...)
-		if err := stateVersions.Delete(tx, id); err != nil {
+	for _, id := range tables.StateVersions.List(tx, "workspace", w.ID) {
+		files = append(files, tables.StateFiles(id)...)
+		if err := tables.StateVersions.Delete(tx, id); err != nil {
 			return err
 		}
 	}
-	for _, id := range variables.List(tx, "parent", w.ID) {
-		if err := variables.Delete(tx, id); err != nil {
+	for _, id := range tables.Accesses.List(tx, "on", w.ID) {
+		if err := tables.Accesses.Delete(tx, id); err != nil {
 			return err
 		}
 	}
-	for _, id := range accesses.List(tx, "on", w.ID) {
-		if err := accesses.Delete(tx, id); err != nil {
-			return err
-		}
-	}
-	for _, id := range notifications.List(tx, "workspace", w.ID) {
-		if err := notifications.Delete(tx, id); err != nil {
+	for _, id := range tables.Notifications.List(tx, "workspace", w.ID) {
+		if err := tables.Notifications.Delete(tx, id); err != nil {
 			return err
 		}
 	}
 	if err := dropTriggers(tx, w.ID); err != nil {
 		return err
 	}
-	if err := s.dropWatch(tx, w.ID); err != nil {
+	if err := s.drift.Drop(tx, w.ID); err != nil {
 		return err
 	}
-	sets, err := variableSets.Select(tx, "organization", strings.ToLower(w.Organization))
-	if err != nil {
+	if err := variables.DropOfWorkspace(tx, w); err != nil {
 		return err
-	}
-	for _, set := range sets {
-		if slices.Contains(set.Workspaces, w.ID) {
-			set.Workspaces = assign(set.Workspaces, w.ID, true)
-			if err := variableSets.Put(tx, set); err != nil {
-				return err
-			}
-		}
 	}
 	tx.After(func() {
 		for _, f := range files {
@@ -431,38 +412,38 @@ func (s *Service) drop(tx *store.Tx, w *record.Workspace) error {
 				s.log.Warn("cannot remove a file of a deleted workspace", "file", f, "error", err)
 			}
 		}
-		s.queue.forget(w.ID)
+		s.queue.Forget(w.ID)
 	})
-	return workspaces.Delete(tx, w.ID)
+	return tables.Workspaces.Delete(tx, w.ID)
 }
 
 // EffectiveTags returns the tags of a workspace and of its project; those of the workspace take precedence.
-func (s *Service) EffectiveTags(a *Actor, id string) (out []record.Tag, err error) {
+func (s *Workspaces) EffectiveTags(a *rights.Actor, id string) (out []record.Tag, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		w, _, err := a.workspace(tx, id)
+		w, _, err := a.Workspace(tx, id)
 		if err != nil {
 			return err
 		}
-		p, err := projects.Get(tx, w.Project)
+		p, err := tables.Projects.Get(tx, w.Project)
 		if err != nil {
 			return err
 		}
-		out, err = tidy(append(slices.Clone(p.Tags), w.Tags...))
+		out, err = tables.TidyTags(append(slices.Clone(p.Tags), w.Tags...))
 		return err
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // Consumers returns the workspaces whose runs may read the state of a workspace.
-func (s *Service) Consumers(a *Actor, id string) (out []*WorkspaceView, err error) {
+func (s *Workspaces) Consumers(a *rights.Actor, id string) (out []*WorkspaceView, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		w, _, err := a.workspace(tx, id)
+		w, _, err := a.Workspace(tx, id)
 		if err != nil {
 			return err
 		}
 		for _, id := range w.Consumers {
-			other, p, err := a.workspace(tx, id)
-			if errors.Is(err, ErrNotFound) {
+			other, p, err := a.Workspace(tx, id)
+			if errors.Is(err, tables.ErrNotFound) {
 				continue // it was deleted, or the actor may not know of it
 			}
 			if err != nil {
@@ -472,23 +453,23 @@ func (s *Service) Consumers(a *Actor, id string) (out []*WorkspaceView, err erro
 		}
 		return nil
 	})
-	return out, told(err)
+	return out, tables.Translated(err)
 }
 
 // ChangeConsumers changes which workspaces may read the state of a workspace.
-func (s *Service) ChangeConsumers(a *Actor, id string, change func([]string) []string) error {
-	return s.audited(a, "workspace.consumers", id, func(tx *store.Tx) error {
-		w, err := a.allowed(tx, id, needAdmin)
+func (s *Workspaces) ChangeConsumers(a *rights.Actor, id string, change func([]string) []string) error {
+	return s.audit.Change(a, "workspace.consumers", id, func(tx *store.Tx) error {
+		w, err := a.Allowed(tx, id, rights.Administer)
 		if err != nil {
 			return err
 		}
 		w.Consumers = change(slices.Clone(w.Consumers))
 		for _, id := range w.Consumers {
-			other, _, err := a.workspace(tx, id)
+			other, _, err := a.Workspace(tx, id)
 			if err != nil || other.Organization != w.Organization {
-				return notFound("there is no workspace %q, or you have no access to it", id)
+				return tables.NotFound("there is no workspace %q, or you have no access to it", id)
 			}
 		}
-		return workspaces.Put(tx, w)
+		return tables.Workspaces.Put(tx, w)
 	})
 }

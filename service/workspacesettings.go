@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-version"
 
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // WorkspaceSettings are the settings of a workspace that can be changed. Nil fields are not changed.
@@ -43,39 +44,29 @@ func validVersion(text string) bool {
 	return err == nil
 }
 
-func validMode(mode string) bool {
-	return mode == record.ModeRemote || mode == record.ModeLocal || mode == record.ModeAgent
-}
-
-func set[T any](to *T, from *T) {
-	if from != nil {
-		*to = *from
-	}
-}
-
 // apply validates the given settings and sets them.
 func (o *WorkspaceSettings) apply(w *record.Workspace) error {
-	set(&w.Name, o.Name)
-	set(&w.Description, o.Description)
-	set(&w.ExecutionMode, o.ExecutionMode)
-	set(&w.TerraformVersion, o.TerraformVersion)
-	set(&w.WorkingDirectory, o.WorkingDirectory)
-	set(&w.AutoApply, o.AutoApply)
-	set(&w.Structured, o.Structured)
-	set(&w.QueueAllRuns, o.QueueAllRuns)
-	set(&w.AllowDestroy, o.AllowDestroy)
-	set(&w.GlobalState, o.GlobalState)
-	set(&w.SourceName, o.SourceName)
-	set(&w.SourceURL, o.SourceURL)
-	set(&w.ApprovalExpiry, o.ApprovalExpiry)
-	set(&w.ObjectLocks, o.ObjectLocks)
-	set(&w.Refresh, o.Refresh)
-	set(&w.DriftPeriod, o.DriftPeriod)
-	set(&w.Retention, o.Retention)
+	record.Set(&w.Name, o.Name)
+	record.Set(&w.Description, o.Description)
+	record.Set(&w.ExecutionMode, o.ExecutionMode)
+	record.Set(&w.TerraformVersion, o.TerraformVersion)
+	record.Set(&w.WorkingDirectory, o.WorkingDirectory)
+	record.Set(&w.AutoApply, o.AutoApply)
+	record.Set(&w.Structured, o.Structured)
+	record.Set(&w.QueueAllRuns, o.QueueAllRuns)
+	record.Set(&w.AllowDestroy, o.AllowDestroy)
+	record.Set(&w.GlobalState, o.GlobalState)
+	record.Set(&w.SourceName, o.SourceName)
+	record.Set(&w.SourceURL, o.SourceURL)
+	record.Set(&w.ApprovalExpiry, o.ApprovalExpiry)
+	record.Set(&w.ObjectLocks, o.ObjectLocks)
+	record.Set(&w.Refresh, o.Refresh)
+	record.Set(&w.DriftPeriod, o.DriftPeriod)
+	record.Set(&w.Retention, o.Retention)
 	if o.ExecutionMode != nil {
 		w.InheritsMode = false
 	}
-	set(&w.InheritsMode, o.InheritsMode)
+	record.Set(&w.InheritsMode, o.InheritsMode)
 	if o.Triggers != nil {
 		o.Triggers(&w.Triggers)
 	}
@@ -84,21 +75,21 @@ func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 	}
 	switch {
 	case !validVersion(w.TerraformVersion):
-		return invalid("Terraform version must be latest, a version, or a constraint of versions")
+		return tables.Invalid("Terraform version must be latest, a version, or a constraint of versions")
 	case !record.ValidName(w.Name):
-		return invalid("Name can only include letters, numbers, -, and _, and must begin with a letter or a number")
-	case !validMode(w.ExecutionMode):
-		return invalid("Execution mode must be remote, local or agent")
+		return tables.Invalid("Name can only include letters, numbers, -, and _, and must begin with a letter or a number")
+	case !record.ValidMode(w.ExecutionMode):
+		return tables.Invalid("Execution mode must be remote, local or agent")
 	case !validDirectory(w.WorkingDirectory):
-		return invalid("Working directory must be a relative path within the configuration")
+		return tables.Invalid("Working directory must be a relative path within the configuration")
 	case w.ApprovalExpiry < 0:
-		return invalid("The time for approvals must not be negative")
+		return tables.Invalid("The time for approvals must not be negative")
 	case w.Refresh != "" && w.Refresh != record.RefreshAll && w.Refresh != record.RefreshChanged:
-		return invalid("Refresh must be all, changed, or empty for what the configuration says")
+		return tables.Invalid("Refresh must be all, changed, or empty for what the configuration says")
 	case w.DriftPeriod != 0 && (w.DriftPeriod < record.MinDriftPeriod || w.DriftPeriod > record.MaxDriftPeriod):
-		return invalid("Drift period must be between 1 minute and 90 days, or 0 for not watching")
+		return tables.Invalid("Drift period must be between 1 minute and 90 days, or 0 for not watching")
 	case w.Retention != nil && (w.Retention.Runs < 0 || w.Retention.States < 0 || w.Retention.For < 0):
-		return invalid("Numbers and times of the retention must not be negative")
+		return tables.Invalid("Numbers and times of the retention must not be negative")
 	}
 	if o.Pairs != nil {
 		w.Tags = slices.DeleteFunc(slices.Clone(w.Tags), func(t record.Tag) bool { return t.Value != "" })
@@ -116,7 +107,7 @@ func ParsePeriod(text string) (time.Duration, error) {
 	}
 	period, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, invalid("Drift period must be a time with its unit, as in 10m or 24h, or 0 for not watching")
+		return 0, tables.Invalid("Drift period must be a time with its unit, as in 10m or 24h, or 0 for not watching")
 	}
 	return period, nil
 }
@@ -145,20 +136,6 @@ func validDirectory(dir string) bool {
 
 // addTags adds tags to a workspace; a tag replaces another with the same key.
 func addTags(w *record.Workspace, tags []record.Tag) (err error) {
-	w.Tags, err = tidy(append(slices.Clone(w.Tags), tags...))
+	w.Tags, err = tables.TidyTags(append(slices.Clone(w.Tags), tags...))
 	return err
-}
-
-// tidy returns tags sorted by key; among tags with the same key it keeps the last one.
-func tidy(tags []record.Tag) (out []record.Tag, err error) {
-	for _, t := range tags {
-		t.Key = strings.ToLower(t.Key)
-		if !record.ValidTag(t.Key) {
-			return nil, invalid("The tag %q must be lower case letters, digits, :, - and _", t.Key)
-		}
-		out = slices.DeleteFunc(out, func(o record.Tag) bool { return o.Key == t.Key })
-		out = append(out, t)
-	}
-	slices.SortFunc(out, func(x, y record.Tag) int { return strings.Compare(x.Key, y.Key) })
-	return out, nil
 }

@@ -44,14 +44,14 @@ func TestOperatorsRoutesAreOnlyForThoseWhoMay(t *testing.T) {
 	theirs, mine := h.NewWorkspace("theirs"), h.NewWorkspace("mine")
 	r := h.NewRun(theirs, nil)
 	h.Await(r.ID, record.Planned)
-	team, err := h.CreateTeam(h.Admin, record.Team{Organization: "acme", Name: "devs"})
+	team, err := h.Teams.Create(h.Admin, record.Team{Organization: "acme", Name: "devs"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.CreateAccess(h.Admin, record.Access{Team: team.ID, On: mine.ID, Role: "admin"}); err != nil {
+	if _, err := h.TeamAccess.Create(h.Admin, record.Access{Team: team.ID, On: mine.ID, Role: "admin"}); err != nil {
 		t.Fatal(err)
 	}
-	token, _, err := h.CreateToken(h.Admin, record.TokenTeam, team.ID, "", time.Time{})
+	token, _, err := h.Tokens.Create(h.Admin, record.TokenTeam, team.ID, "", time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestOperatorsRoutesAreOnlyForThoseWhoMay(t *testing.T) {
 			t.Errorf("%s for somebody with another workspace: %d %s", route, status, text)
 		}
 	}
-	if w, err := h.Workspace(h.Admin, theirs.ID); err != nil || w.Lock.ID != r.ID {
+	if w, err := h.Workspaces.Find(h.Admin, theirs.ID); err != nil || w.Lock.ID != r.ID {
 		t.Errorf("the workspace of another team was changed: %+v, %v", w, err)
 	}
 }

@@ -17,6 +17,9 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
+	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // Prefix is the prefix of all paths.
@@ -65,22 +68,22 @@ func Handler(svc *service.Service, log *slog.Logger) http.Handler {
 }
 
 type server struct {
-	*service.Service
+	svc *service.Service
 	log *slog.Logger
 }
 
 // handler returns the document of a response: nil for none, a stream for one that is written piece by piece.
-type handler func(*http.Request, *service.Actor) (any, error)
+type handler func(*http.Request, *rights.Actor) (any, error)
 
 // actor returns the actor of a request, and its token.
-func (s *server) actor(r *http.Request) (*service.Actor, string, error) {
+func (s *server) actor(r *http.Request) (*rights.Actor, string, error) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	token = strings.TrimSpace(token)
 	from, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		from = r.RemoteAddr
 	}
-	actor, err := s.Authenticate(token, from)
+	actor, err := s.svc.Tokens.Authenticate(token, from)
 	return actor, token, err
 }
 
@@ -158,8 +161,8 @@ func (c *counted) Write(p []byte) (int, error) {
 }
 
 // backup streams a backup of the service.
-func (s *server) backup(r *http.Request, a *service.Actor) (any, error) {
-	return stream{"application/x-tar", func(w io.Writer) error { return s.Backup(r.Context(), a, w) }}, nil
+func (s *server) backup(r *http.Request, a *rights.Actor) (any, error) {
+	return stream{"application/x-tar", func(w io.Writer) error { return s.svc.Backup(r.Context(), a, w) }}, nil
 }
 
 // statuses are the HTTP statuses of conditions.
@@ -167,9 +170,9 @@ var statuses = []struct {
 	is     error
 	status int
 }{
-	{service.ErrUnauthorized, http.StatusUnauthorized}, {service.ErrNotFound, http.StatusNotFound},
-	{service.ErrForbidden, http.StatusForbidden}, {service.ErrConflict, http.StatusConflict},
-	{service.ErrInvalid, http.StatusUnprocessableEntity}, {os.ErrDeadlineExceeded, http.StatusRequestTimeout},
+	{tables.ErrUnauthorized, http.StatusUnauthorized}, {tables.ErrNotFound, http.StatusNotFound},
+	{tables.ErrForbidden, http.StatusForbidden}, {tables.ErrConflict, http.StatusConflict},
+	{tables.ErrInvalid, http.StatusUnprocessableEntity}, {os.ErrDeadlineExceeded, http.StatusRequestTimeout},
 }
 
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
@@ -188,13 +191,13 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // halt returns the halt of a workspace or of the service.
-func (s *server) halt(r *http.Request, a *service.Actor) (any, error) {
-	h, err := s.Halted(a, r.PathValue("workspace"))
+func (s *server) halt(r *http.Request, a *rights.Actor) (any, error) {
+	h, err := s.svc.Halts.Find(a, r.PathValue("workspace"))
 	return map[string]any{"halt": h}, err
 }
 
 // setHalt starts a drain or an emergency stop.
-func (s *server) setHalt(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) setHalt(r *http.Request, a *rights.Actor) (any, error) {
 	var asked struct {
 		Reason    string `json:"reason"`
 		Emergency bool   `json:"emergency"`
@@ -203,34 +206,34 @@ func (s *server) setHalt(r *http.Request, a *service.Actor) (any, error) {
 		return nil, err
 	}
 	h := record.Halt{Reason: asked.Reason, Emergency: asked.Emergency}
-	if err := s.Halt(a, r.PathValue("workspace"), h); err != nil {
+	if err := s.svc.Halts.Halt(a, r.PathValue("workspace"), h); err != nil {
 		return nil, err
 	}
 	return s.halt(r, a)
 }
 
 // poolHalt returns the drain of a pool.
-func (s *server) poolHalt(r *http.Request, a *service.Actor) (any, error) {
-	all, err := s.DrainedPools(a)
+func (s *server) poolHalt(r *http.Request, a *rights.Actor) (any, error) {
+	all, err := s.svc.Pools.Drained(a)
 	return map[string]any{"halt": all[r.PathValue("pool")]}, err
 }
 
 // drainPool starts the drain of a pool.
-func (s *server) drainPool(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) drainPool(r *http.Request, a *rights.Actor) (any, error) {
 	var asked struct {
 		Reason string `json:"reason"`
 	}
 	if err := decode(r, &asked); err != nil {
 		return nil, err
 	}
-	if err := s.DrainPool(r.Context(), a, r.PathValue("pool"), asked.Reason); err != nil {
+	if err := s.svc.Pools.Drain(r.Context(), a, r.PathValue("pool"), asked.Reason); err != nil {
 		return nil, err
 	}
 	return s.poolHalt(r, a)
 }
 
-func (s *server) liftPool(r *http.Request, a *service.Actor) (any, error) {
-	return nil, s.LiftPool(r.Context(), a, r.PathValue("pool"))
+func (s *server) liftPool(r *http.Request, a *rights.Actor) (any, error) {
+	return nil, s.svc.Pools.Lift(r.Context(), a, r.PathValue("pool"))
 }
 
 // decode decodes the body of a request.
@@ -238,13 +241,13 @@ func decode(r *http.Request, to any) error {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
 	if err := d.Decode(to); err != nil {
-		return errors.Join(service.ErrInvalid, err)
+		return errors.Join(tables.ErrInvalid, err)
 	}
 	return nil
 }
 
-func (s *server) lift(r *http.Request, a *service.Actor) (any, error) {
-	return nil, s.Lift(a, r.PathValue("workspace"))
+func (s *server) lift(r *http.Request, a *rights.Actor) (any, error) {
+	return nil, s.svc.Halts.Lift(a, r.PathValue("workspace"))
 }
 
 // waiting is the JSON form of the reason why a run waits.
@@ -293,8 +296,8 @@ func holders(all []service.Permit) (out []holder) {
 }
 
 // wait returns the reason why a run waits; null if it does not wait.
-func (s *server) wait(r *http.Request, a *service.Actor) (any, error) {
-	w, err := s.Waits(r.Context(), a, r.PathValue("run"))
+func (s *server) wait(r *http.Request, a *rights.Actor) (any, error) {
+	w, err := s.svc.Runs.Waits(r.Context(), a, r.PathValue("run"))
 	if err != nil || w.Kind == "" {
 		return map[string]any{"wait": nil}, err
 	}
@@ -316,8 +319,8 @@ type doubt struct {
 }
 
 // doubts returns the operations in doubt of a workspace; more is the number of those that are not listed.
-func (s *server) doubts(r *http.Request, a *service.Actor) (any, error) {
-	d, err := s.DoubtsIn(a, r.PathValue("workspace"))
+func (s *server) doubts(r *http.Request, a *rights.Actor) (any, error) {
+	d, err := s.svc.Doubts.OfWorkspace(a, r.PathValue("workspace"))
 	if err != nil {
 		return nil, err
 	}
@@ -337,7 +340,7 @@ type outcome struct {
 }
 
 // resolve records the outcome of an operation in doubt, or of several: "outcomes" lists them.
-func (s *server) resolve(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) resolve(r *http.Request, a *rights.Actor) (any, error) {
 	var asked struct {
 		outcome
 		Outcomes []outcome `json:"outcomes"`
@@ -348,23 +351,23 @@ func (s *server) resolve(r *http.Request, a *service.Actor) (any, error) {
 	if asked.outcome != (outcome{}) {
 		asked.Outcomes = append(asked.Outcomes, asked.outcome)
 	}
-	var all []service.Resolution
+	var all []work.Resolution
 	for _, o := range asked.Outcomes {
 		if (o.Created == "") == !o.NotCreated {
-			return nil, errors.Join(service.ErrInvalid, errors.New(`state the outcome: "created", with the ID of the `+
+			return nil, errors.Join(tables.ErrInvalid, errors.New(`state the outcome: "created", with the ID of the `+
 				`object, or "not-created": true`))
 		}
-		all = append(all, service.Resolution{Address: o.Address, ID: o.Created})
+		all = append(all, work.Resolution{Address: o.Address, ID: o.Created})
 	}
 	id := r.PathValue("workspace")
-	if err := s.Resolve(r.Context(), a, id, all...); err != nil {
+	if err := s.svc.Doubts.Resolve(r.Context(), a, id, all...); err != nil {
 		return nil, err
 	}
 	return s.doubts(r, a)
 }
 
 // changeObjects changes instances of a state while runs change others.
-func (s *server) changeObjects(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) changeObjects(r *http.Request, a *rights.Actor) (any, error) {
 	var asked struct {
 		Operation string          `json:"operation"`
 		Lineage   string          `json:"lineage"`
@@ -376,7 +379,7 @@ func (s *server) changeObjects(r *http.Request, a *service.Actor) (any, error) {
 	if err := decode(r, &asked); err != nil {
 		return nil, err
 	}
-	return nil, s.ChangeObjects(r.Context(), a, r.PathValue("workspace"), service.ObjectChange{
+	return nil, s.svc.Objects.Change(r.Context(), a, r.PathValue("workspace"), work.ObjectChange{
 		Operation: asked.Operation, Lineage: asked.Lineage, Serial: asked.Serial, Removed: asked.Removed,
 		State: asked.State, Wait: asked.Wait,
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 )
 
 // driftDocument has the results of watching a workspace for drift.
@@ -33,8 +34,8 @@ type driftedObject struct {
 	Seen       time.Time `json:"seen"`
 }
 
-func (s *server) drift(r *http.Request, a *service.Actor) (any, error) {
-	w, err := s.Watched(a, r.PathValue("workspace"))
+func (s *server) drift(r *http.Request, a *rights.Actor) (any, error) {
+	w, err := s.svc.Drift.Watched(a, r.PathValue("workspace"))
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +64,8 @@ func drifted(d *record.Drift) driftedObject {
 }
 
 // adopt creates a run that writes the drift into the state.
-func (s *server) adopt(r *http.Request, a *service.Actor) (any, error) {
-	run, err := s.TakeOver(a, r.PathValue("workspace"))
+func (s *server) adopt(r *http.Request, a *rights.Actor) (any, error) {
+	run, err := s.svc.Drift.TakeOver(a, r.PathValue("workspace"))
 	if err != nil {
 		return nil, err
 	}

@@ -4,8 +4,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 )
 
 // User is the JSON form of a user.
@@ -47,17 +48,17 @@ func formOf(u *record.User) User {
 }
 
 // me returns the user of the request.
-func (s *server) me(_ *http.Request, a *service.Actor) (any, error) {
-	u := s.Me(a)
+func (s *server) me(_ *http.Request, a *rights.Actor) (any, error) {
+	u := s.svc.Users.Me(a)
 	return formOf(&u), nil
 }
 
-func (s *server) users(_ *http.Request, a *service.Actor) (any, error) {
-	all, err := s.Users(a)
+func (s *server) users(_ *http.Request, a *rights.Actor) (any, error) {
+	all, err := s.svc.Users.List(a)
 	out := []User{}
 	for _, u := range all {
 		form := formOf(u)
-		theirs, err := s.TeamsOfUser(a, u.ID)
+		theirs, err := s.svc.Teams.OfUser(a, u.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -70,26 +71,26 @@ func (s *server) users(_ *http.Request, a *service.Actor) (any, error) {
 }
 
 // createUser creates a user with a token, which is also a password and is not shown again.
-func (s *server) createUser(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) createUser(r *http.Request, a *rights.Actor) (any, error) {
 	var q newUser
 	if err := decode(r, &q); err != nil {
 		return nil, err
 	}
-	u, err := s.CreateUser(a, q.Name, q.Email, q.Admin)
+	u, err := s.svc.Users.Create(a, q.Name, q.Email, q.Admin)
 	if err != nil {
 		return nil, err
 	}
 	out := formOf(u)
-	out.Token, _, err = s.CreateToken(a, record.TokenUser, u.ID, "first login", time.Time{})
+	out.Token, _, err = s.svc.Tokens.Create(a, record.TokenUser, u.ID, "first login", time.Time{})
 	return out, err
 }
 
-func (s *server) changeUser(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) changeUser(r *http.Request, a *rights.Actor) (any, error) {
 	var q UserChange
 	if err := decode(r, &q); err != nil {
 		return nil, err
 	}
-	u, err := s.ChangeUser(a, r.PathValue("user"), service.UserChange(q))
+	u, err := s.svc.Users.Change(a, r.PathValue("user"), accounts.UserChange(q))
 	if err != nil {
 		return nil, err
 	}
@@ -97,30 +98,30 @@ func (s *server) changeUser(r *http.Request, a *service.Actor) (any, error) {
 }
 
 // resetUser revokes all tokens of a user, and returns a new one.
-func (s *server) resetUser(r *http.Request, a *service.Actor) (any, error) {
-	token, err := s.ResetUser(a, r.PathValue("user"))
+func (s *server) resetUser(r *http.Request, a *rights.Actor) (any, error) {
+	token, err := s.svc.Users.Reset(a, r.PathValue("user"))
 	return map[string]string{"token": token}, err
 }
 
 // changeTeams adds a user to a team, or removes the user from it.
 func (s *server) changeTeams(remove bool) handler {
-	return func(r *http.Request, a *service.Actor) (any, error) {
-		t, err := s.TeamNamed(a, r.PathValue("org"), r.PathValue("team"))
+	return func(r *http.Request, a *rights.Actor) (any, error) {
+		t, err := s.svc.Teams.Named(a, r.PathValue("org"), r.PathValue("team"))
 		if err != nil {
 			return nil, err
 		}
-		return nil, s.ChangeMembers(a, t.ID, []string{r.PathValue("user")}, remove)
+		return nil, s.svc.Teams.ChangeMembers(a, t.ID, []string{r.PathValue("user")}, remove)
 	}
 }
 
-func (s *server) deleteUser(r *http.Request, a *service.Actor) (any, error) {
-	return nil, s.DeleteUser(a, r.PathValue("user"))
+func (s *server) deleteUser(r *http.Request, a *rights.Actor) (any, error) {
+	return nil, s.svc.Users.Delete(a, r.PathValue("user"))
 }
 
-func (s *server) setPassword(r *http.Request, a *service.Actor) (any, error) {
+func (s *server) setPassword(r *http.Request, a *rights.Actor) (any, error) {
 	var q newPassword
 	if err := decode(r, &q); err != nil {
 		return nil, err
 	}
-	return nil, s.SetPassword(a, r.PathValue("user"), q.Password)
+	return nil, s.svc.Users.SetPassword(a, r.PathValue("user"), q.Password)
 }

@@ -24,7 +24,7 @@ func TestAnAdministratorMakesUsersWhoLogInUntilTheyAreRemoved(t *testing.T) {
 		handler.ServeHTTP(w, r)
 		return w.Code, w.Body.String()
 	}
-	m, err := h.Invite(h.Admin, "acme", "ann@example.org", nil)
+	m, err := h.Memberships.Invite(h.Admin, "acme", "ann@example.org", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,10 +33,10 @@ func TestAnAdministratorMakesUsersWhoLogInUntilTheyAreRemoved(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &ann); err != nil || status != http.StatusOK || ann.Token == "" {
 		t.Fatalf("%d %s", status, text)
 	}
-	if m, err = h.Membership(h.Admin, m.ID); err != nil || m.Person == nil || m.Person.ID != ann.ID {
+	if m, err = h.Memberships.Find(h.Admin, m.ID); err != nil || m.Person == nil || m.Person.ID != ann.ID {
 		t.Errorf("the invitation was not accepted: %+v, %v", m, err)
 	}
-	if id, err := h.LogIn("ann", ann.Token, ""); err != nil || id != ann.ID {
+	if id, err := h.Logins.LogIn("ann", ann.Token, ""); err != nil || id != ann.ID {
 		t.Errorf("login with the first token: %v", err)
 	}
 	const secret = "correct horse battery"
@@ -44,7 +44,7 @@ func TestAnAdministratorMakesUsersWhoLogInUntilTheyAreRemoved(t *testing.T) {
 		`{"password":"`+secret+`"}`); status != http.StatusNoContent {
 		t.Errorf("%d %s", status, text)
 	}
-	if _, err := h.LogIn("ann", secret, ""); err != nil {
+	if _, err := h.Logins.LogIn("ann", secret, ""); err != nil {
 		t.Errorf("login with the password: %v", err)
 	}
 	for _, try := range [][3]string{
@@ -68,13 +68,13 @@ func TestAnAdministratorMakesUsersWhoLogInUntilTheyAreRemoved(t *testing.T) {
 	if status, text := ask(h.Token, http.MethodDelete, "users/"+ann.ID, ""); status != http.StatusNoContent {
 		t.Errorf("%d %s", status, text)
 	}
-	if _, err := h.LogIn("ann", secret, ""); err == nil {
+	if _, err := h.Logins.LogIn("ann", secret, ""); err == nil {
 		t.Error("a removed user can log in")
 	}
 	if status, _ := ask(ann.Token, http.MethodGet, "halt", ""); status != http.StatusUnauthorized {
 		t.Errorf("a request with the token of a removed user: %d", status)
 	}
-	if _, err := h.Membership(h.Admin, m.ID); err == nil {
+	if _, err := h.Memberships.Find(h.Admin, m.ID); err == nil {
 		t.Error("a removed user is still a member")
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/events"
+	"github.com/millipede-iac/millipede/service/rights"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Intervals of a watch.
@@ -50,8 +52,8 @@ type watcher struct {
 
 // watch streams the progress of a run until it ends. A client that reconnects sends the phase and the cursor up
 // to which it has read.
-func (s *server) watch(w http.ResponseWriter, r *http.Request, token string, a *service.Actor) error {
-	v, err := s.FindRun(a, r.PathValue("run"))
+func (s *server) watch(w http.ResponseWriter, r *http.Request, token string, a *rights.Actor) error {
+	v, err := s.svc.Runs.Find(a, r.PathValue("run"))
 	if err != nil {
 		return err
 	}
@@ -59,7 +61,7 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request, token string, a *
 		phase: r.URL.Query().Get("phase")}
 	if text := r.URL.Query().Get("cursor"); text != "" {
 		if x.cursor, err = strconv.ParseUint(text, 10, 64); err != nil {
-			return fmt.Errorf("%w: the cursor %q is not a number", service.ErrInvalid, text)
+			return fmt.Errorf("%w: the cursor %q is not a number", tables.ErrInvalid, text)
 		}
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
@@ -70,8 +72,8 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request, token string, a *
 }
 
 // run sends lines until the run ends, the connection breaks, or the token becomes invalid.
-func (x *watcher) run(a *service.Actor, v *service.RunView) {
-	at := x.Stream().Now()
+func (x *watcher) run(a *rights.Actor, v *service.RunView) {
+	at := x.svc.Stream().Now()
 	for {
 		phase, id := "plan", v.Plan.ID
 		if !v.Apply.Started.IsZero() {
@@ -89,17 +91,18 @@ func (x *watcher) run(a *service.Actor, v *service.RunView) {
 			return
 		}
 		wait, cancel := context.WithTimeout(x.r.Context(), watchAtLeast)
-		b, _ := x.Stream().Read(wait, at, func(e *events.Event) bool { return e.Run == v.ID }) // the error is that of wait
+		// The error is that of wait.
+		b, _ := x.svc.Stream().Read(wait, at, func(e *events.Event) bool { return e.Run == v.ID })
 		cancel()
 		if x.r.Context().Err() != nil || b.Closed {
 			return
 		}
 		at = b.Next
 		var err error
-		if a, err = x.Authenticate(x.token, ""); err != nil {
+		if a, err = x.svc.Tokens.Authenticate(x.token, ""); err != nil {
 			return
 		}
-		if v, err = x.FindRun(a, v.ID); err != nil {
+		if v, err = x.svc.Runs.Find(a, v.ID); err != nil {
 			return
 		}
 	}
@@ -109,7 +112,7 @@ func (x *watcher) run(a *service.Actor, v *service.RunView) {
 func (x *watcher) standing(v *service.RunView) error {
 	line := Watched{Status: string(v.Status)}
 	if !v.Status.Computes() {
-		w, err := x.WaitsFor(&v.Run)
+		w, err := x.svc.Runs.WaitsFor(&v.Run)
 		if err != nil {
 			x.log.Warn("cannot tell why a run waits", "run", v.ID, "error", err)
 		}
@@ -121,8 +124,8 @@ func (x *watcher) standing(v *service.RunView) error {
 }
 
 // send sends a phase until it ends, or all of an ended phase. It returns false if the client has disconnected.
-func (x *watcher) send(a *service.Actor, v *service.RunView, phase, id string) bool {
-	reader, err := x.FollowTimeline(a, id)
+func (x *watcher) send(a *rights.Actor, v *service.RunView, phase, id string) bool {
+	reader, err := x.svc.Timelines.Follow(a, id)
 	if err != nil {
 		return false
 	}
@@ -142,7 +145,7 @@ func (x *watcher) send(a *service.Actor, v *service.RunView, phase, id string) b
 		case x.r.Context().Err() != nil:
 			return false
 		case err != nil: // no changes: check whether the token is still valid
-			if a, err = x.Authenticate(x.token, ""); err != nil || !x.MaySee(a, v.Workspace) {
+			if a, err = x.svc.Tokens.Authenticate(x.token, ""); err != nil || !x.svc.Runs.MaySee(a, v.Workspace) {
 				return false
 			}
 		case first:
@@ -162,12 +165,12 @@ func (x *watcher) send(a *service.Actor, v *service.RunView, phase, id string) b
 }
 
 // ended sends an ended phase, unless the client has it already.
-func (x *watcher) ended(a *service.Actor, v *service.RunView, phase, id string) bool {
+func (x *watcher) ended(a *rights.Actor, v *service.RunView, phase, id string) bool {
 	if x.phase == phase && x.cursor == 0 {
 		return true // it was sent as ended
 	}
-	write, _, err := x.Timeline(a, id, timeline.Shape)
-	if errors.Is(err, service.ErrNotFound) {
+	write, _, err := x.svc.Timelines.Read(a, id, timeline.Shape)
+	if errors.Is(err, tables.ErrNotFound) {
 		return true
 	}
 	m := new(timeline.Model)
@@ -194,8 +197,8 @@ func (x *watcher) line(l Watched) error {
 
 // timeline returns a piece of the timeline of a run's last phase: its shape, or with ?piece=story the waits and
 // attempts of its operations.
-func (s *server) timeline(r *http.Request, a *service.Actor) (any, error) {
-	v, err := s.FindRun(a, r.PathValue("run"))
+func (s *server) timeline(r *http.Request, a *rights.Actor) (any, error) {
+	v, err := s.svc.Runs.Find(a, r.PathValue("run"))
 	if err != nil {
 		return nil, err
 	}
@@ -205,12 +208,12 @@ func (s *server) timeline(r *http.Request, a *service.Actor) (any, error) {
 	case "story":
 		piece = timeline.Story
 	default:
-		return nil, fmt.Errorf("%w: the pieces of a timeline are \"shape\" and \"story\"", service.ErrInvalid)
+		return nil, fmt.Errorf("%w: the pieces of a timeline are \"shape\" and \"story\"", tables.ErrInvalid)
 	}
 	id := v.Plan.ID
 	if !v.Apply.Started.IsZero() {
 		id = v.Apply.ID
 	}
-	write, _, err := s.Timeline(a, id, piece)
+	write, _, err := s.svc.Timelines.Read(a, id, piece)
 	return stream{"application/json", write}, err
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // apply applies the plan, or resumes an interrupted apply of it.
-func (p *phase) apply(ctx context.Context) (result *service.ApplyResult, diags diag.List) {
+func (p *phase) apply(ctx context.Context) (result *work.ApplyResult, diags diag.List) {
 	saved, err := keptPlan(p.job.Plan)
 	if err != nil {
 		return nil, diag.Errors("Failed to read the plan", err.Error()+".", nil)
@@ -62,11 +62,11 @@ func (p *phase) settle(ctx context.Context) (diags diag.List) {
 			"known.", nil))
 }
 
-func counted(a *operation.Applied) *service.ApplyResult {
+func counted(a *operation.Applied) *work.ApplyResult {
 	if a == nil {
 		return nil
 	}
-	return &service.ApplyResult{Add: a.Counts.Added, Change: a.Counts.Changed, Destroy: a.Counts.Destroyed,
+	return &work.ApplyResult{Add: a.Counts.Added, Change: a.Counts.Changed, Destroy: a.Counts.Destroyed,
 		Import: a.Counts.Imported}
 }
 

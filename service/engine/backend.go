@@ -4,14 +4,14 @@ import (
 	"context"
 
 	"github.com/millipede-iac/millipede/backend"
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/work"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
 // snapshots stores the snapshot of one workspace in the service, which has already locked the workspace for the
 // run.
 type snapshots struct {
-	state          service.State
+	state          work.State
 	workspace, run string
 }
 

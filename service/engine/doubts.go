@@ -6,13 +6,13 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/work"
 	"github.com/millipede-iac/millipede/state"
 )
 
-// Resolve implements service.Engine.
-func (e *Engine) Resolve(ctx context.Context, j *service.Job, r service.Resolution, who string) (err error) {
+// Resolve implements work.Engine.
+func (e *Engine) Resolve(ctx context.Context, j *work.Job, r work.Resolution, who string) (err error) {
 	ctx, span := phaseSpan(ctx, "resolve", j)
 	defer func() { endSpan(span, err) }()
 	p, err := e.begin(ctx, j)
@@ -24,7 +24,7 @@ func (e *Engine) Resolve(ctx context.Context, j *service.Job, r service.Resoluti
 
 // resolve first collects the results of an abandoned run, if there is one, and then records a person's
 // resolution of a doubt.
-func (p *phase) resolve(ctx context.Context, r service.Resolution, who string) (diags diag.List) {
+func (p *phase) resolve(ctx context.Context, r work.Resolution, who string) (diags diag.List) {
 	at, diags := addr.ParseInstance(r.Address)
 	if diags.HasErrors() {
 		return diags

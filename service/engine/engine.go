@@ -30,7 +30,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/work"
 	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/view/document"
 )
@@ -69,13 +69,13 @@ type Options struct {
 	Unpack unpacking.Bounds
 }
 
-// Engine implements service.Engine. Safe for concurrent use.
+// Engine implements work.Engine. Safe for concurrent use.
 type Engine struct {
 	o      Options
 	shares estate.SharedStores // shared by runs that work on one state
 }
 
-var _ service.Engine = (*Engine)(nil)
+var _ work.Engine = (*Engine)(nil)
 
 // New returns the engine.
 func New(o Options) *Engine { return &Engine{o: o} }
@@ -83,7 +83,7 @@ func New(o Options) *Engine { return &Engine{o: o} }
 // phase is a phase of a run in progress.
 type phase struct {
 	*Engine
-	job    *service.Job
+	job    *work.Job
 	estate *estate.Estate
 	screen screen
 	vars   estate.Variables
@@ -94,8 +94,8 @@ type phase struct {
 	settles bool
 }
 
-// Plan implements service.Engine.
-func (e *Engine) Plan(ctx context.Context, j *service.Job) (_ *service.PlanResult, err error) {
+// Plan implements work.Engine.
+func (e *Engine) Plan(ctx context.Context, j *work.Job) (_ *work.PlanResult, err error) {
 	ctx, span := phaseSpan(ctx, "plan", j)
 	defer func() { endSpan(span, err) }()
 	p, err := e.begin(ctx, j)
@@ -106,8 +106,8 @@ func (e *Engine) Plan(ctx context.Context, j *service.Job) (_ *service.PlanResul
 	return result, p.end(diags)
 }
 
-// Apply implements service.Engine.
-func (e *Engine) Apply(ctx context.Context, j *service.Job) (_ *service.ApplyResult, err error) {
+// Apply implements work.Engine.
+func (e *Engine) Apply(ctx context.Context, j *work.Job) (_ *work.ApplyResult, err error) {
 	ctx, span := phaseSpan(ctx, "apply", j)
 	defer func() { endSpan(span, err) }()
 	p, err := e.begin(ctx, j)
@@ -123,7 +123,7 @@ func (e *Engine) Apply(ctx context.Context, j *service.Job) (_ *service.ApplyRes
 
 // phaseSpan begins the trace of a phase. The phases of a run have separate traces, because they may be days
 // apart.
-func phaseSpan(ctx context.Context, name string, j *service.Job) (context.Context, *trace.Span) {
+func phaseSpan(ctx context.Context, name string, j *work.Job) (context.Context, *trace.Span) {
 	ctx, span := trace.Start(ctx, name, trace.Internal)
 	span.Set("millipede.run", j.Run.ID)
 	span.Set("millipede.workspace", j.Workspace.Name)
@@ -138,7 +138,7 @@ func endSpan(span *trace.Span, err error) {
 }
 
 // begin unpacks the configuration and opens the estate.
-func (e *Engine) begin(ctx context.Context, j *service.Job) (*phase, error) {
+func (e *Engine) begin(ctx context.Context, j *work.Job) (*phase, error) {
 	p := &phase{Engine: e, job: j, began: e.o.Now()}
 	root := filepath.Join(j.Scratch, "configuration")
 	if j.Kept != "" {
@@ -180,7 +180,7 @@ func (e *Engine) begin(ctx context.Context, j *service.Job) (*phase, error) {
 func stopping(of context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(of))
 	end := func() {
-		if errors.Is(context.Cause(of), service.ErrSuspended) {
+		if errors.Is(context.Cause(of), work.ErrSuspended) {
 			cancel(operation.ErrSuspended)
 		} else {
 			cancel(context.Cause(of))
@@ -236,7 +236,7 @@ var unheard = []string{"TF_REATTACH_PROVIDERS", "TF_DATA_DIR", "TF_CLI_CONFIG_FI
 
 // environ returns the environment of the run's programs on this machine, and the part of it that external
 // workers get, which have their own home, network settings and programs.
-func (e *Engine) environ(j *service.Job) (all, brought environ.Variables) {
+func (e *Engine) environ(j *work.Job) (all, brought environ.Variables) {
 	brought = slices.DeleteFunc(slices.Clone(j.Environment), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return slices.Contains(unheard, name)
@@ -258,12 +258,12 @@ func (p *phase) end(diags diag.List) error {
 	case !diags.HasErrors():
 		return err
 	case p.job.Stopping.Err() != nil:
-		return errors.Join(service.ErrStopped, err)
+		return errors.Join(work.ErrStopped, err)
 	}
 	if p.o.Connected != nil && p.o.Connected() < p.o.Now().Sub(p.began) {
-		err = errors.Join(err, service.ErrAgain)
+		err = errors.Join(err, work.ErrAgain)
 	}
-	return errors.Join(service.ErrReported, err)
+	return errors.Join(work.ErrReported, err)
 }
 
 // storeWait is how long a phase waits for the store of its workspace, which only the previous phase, of an
@@ -344,7 +344,7 @@ func (p *phase) watch() estate.Watch {
 }
 
 // plan installs the dependencies of the configuration, and makes the plan.
-func (p *phase) plan(ctx context.Context) (result *service.PlanResult, diags diag.List) {
+func (p *phase) plan(ctx context.Context) (result *work.PlanResult, diags diag.List) {
 	if diags := p.install(ctx); diags.HasErrors() {
 		return nil, diags
 	}
@@ -416,7 +416,7 @@ func (p *phase) planOptions() (o plan.Options, diags diag.List) {
 
 // documents makes the stored results of a plan. The complete document, which is as large as the state, is made
 // from them on request: see PlanJSON.
-func (p *phase) documents(ctx context.Context, op *estate.Operation, planned *operation.Planned) (*service.PlanResult,
+func (p *phase) documents(ctx context.Context, op *estate.Operation, planned *operation.Planned) (*work.PlanResult,
 	error) {
 	text, err := op.Kept(ctx, planned.Plan)
 	if err != nil {
@@ -427,7 +427,7 @@ func (p *phase) documents(ctx context.Context, op *estate.Operation, planned *op
 		return nil, err
 	}
 	s := document.PlanSummary(planned.Plan)
-	return &service.PlanResult{
+	return &work.PlanResult{
 		HasChanges: planned.Plan.Pending(), Add: s.Add, Change: s.Change, Destroy: s.Remove, Import: s.Import,
 		Sensitive: sensitiveVariables(op.Config.Tree.Root.Module.Variables), Plan: text,
 		Shape: encodeShape(planned.Schemas, p.vars.Sensitive), Redacted: redacted,

@@ -7,11 +7,11 @@ import (
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
-// ChangeObjects implements service.Engine.
-func (e *Engine) ChangeObjects(ctx context.Context, j *service.Job, c service.ObjectChange) (err error) {
+// ChangeObjects implements work.Engine.
+func (e *Engine) ChangeObjects(ctx context.Context, j *work.Job, c work.ObjectChange) (err error) {
 	ctx, span := phaseSpan(ctx, "change objects", j)
 	defer func() { endSpan(span, err) }()
 	p, err := e.begin(ctx, j)
@@ -21,12 +21,12 @@ func (e *Engine) ChangeObjects(ctx context.Context, j *service.Job, c service.Ob
 	diags := p.changeObjects(ctx, c)
 	if refused := estate.RefusedIn(diags); refused != nil {
 		p.unwatched()
-		return &service.Refused{Reason: refused.Reason}
+		return &work.Refused{Reason: refused.Reason}
 	}
 	return p.end(diags)
 }
 
-func (p *phase) changeObjects(ctx context.Context, c service.ObjectChange) (diags diag.List) {
+func (p *phase) changeObjects(ctx context.Context, c work.ObjectChange) (diags diag.List) {
 	root, diags := p.estate.FindRoot(estate.Finding{Variables: p.vars, StorageOnly: true, Sources: p.screen.sources})
 	if diags.HasErrors() {
 		return diags

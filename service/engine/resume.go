@@ -7,14 +7,14 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/work"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
 // resume resumes an interrupted run, or returns its result if it has ended since. over is false if the run had
 // not started anything.
-func (p *phase) resume(ctx context.Context) (result *service.ApplyResult, diags diag.List, over bool) {
+func (p *phase) resume(ctx context.Context) (result *work.ApplyResult, diags diag.List, over bool) {
 	run, saved, diags := p.begun(ctx)
 	switch {
 	case diags.HasErrors():

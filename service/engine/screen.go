@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/work"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/view/document"
@@ -31,7 +31,7 @@ type screen interface {
 	end() error
 }
 
-func newScreen(j *service.Job, o Options) screen {
+func newScreen(j *work.Job, o Options) screen {
 	if j.Structured {
 		return &lines{destroys: j.Run.Destroy, stream: document.NewStream(document.StreamOptions{Out: j.Log, Now: o.Now,
 			EngineVersion: o.EngineVersion})}

@@ -68,7 +68,7 @@ func keptPlan(text []byte) (planfile.Saved, error) {
 	return saved, err
 }
 
-// PlanJSON implements service.Engine.
+// PlanJSON implements work.Engine.
 func (e *Engine) PlanJSON(ctx context.Context, data string, text, shaped []byte) ([]byte, error) {
 	saved, err := keptPlan(text)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/syntax"
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 func makeDir(dir string) error { return os.MkdirAll(dir, 0o700) }
 
 // writeVariables writes the values of a run's variables to files outside of its configuration: weak ones, which the
 // files of the configuration win over, and strong ones, which win over all.
-func writeVariables(j *service.Job) (weak, strong []string, err error) {
+func writeVariables(j *work.Job) (weak, strong []string, err error) {
 	for run, files := range map[bool]*[]string{false: &weak, true: &strong} {
 		f := hclwrite.NewEmptyFile()
 		text := []byte{}

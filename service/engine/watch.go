@@ -9,12 +9,12 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
-// Watch implements service.Engine.
-func (e *Engine) Watch(ctx context.Context, j *service.Job, addresses []string, reads int) (
-	found []service.Found, err error) {
+// Watch implements work.Engine.
+func (e *Engine) Watch(ctx context.Context, j *work.Job, addresses []string, reads int) (
+	found []work.Found, err error) {
 	ctx, span := phaseSpan(ctx, "watch", j)
 	defer func() { endSpan(span, err) }()
 	p, err := e.begin(ctx, j)
@@ -33,7 +33,7 @@ func (e *Engine) Watch(ctx context.Context, j *service.Job, addresses []string, 
 
 // compare reads objects, and compares them with the state as it was last committed: nobody waits for that, and nothing
 // of it is kept.
-func (p *phase) compare(ctx context.Context, addresses []string, reads int) (found []service.Found, diags diag.List) {
+func (p *phase) compare(ctx context.Context, addresses []string, reads int) (found []work.Found, diags diag.List) {
 	named := map[addr.Instance]string{}
 	var instances []addr.Instance
 	for _, address := range addresses {
@@ -63,7 +63,7 @@ func (p *phase) compare(ctx context.Context, addresses []string, reads int) (fou
 	defer closing(ctx, op, &diags)
 	all, more := op.Compare(ctx, instances)
 	for _, d := range all {
-		found = append(found, service.Found{Address: named[d.Addr], Gone: d.Gone, Attributes: d.Attributes})
+		found = append(found, work.Found{Address: named[d.Addr], Gone: d.Gone, Attributes: d.Attributes})
 	}
 	return found, diags.Append(more)
 }

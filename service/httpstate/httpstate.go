@@ -20,6 +20,9 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
+	"github.com/millipede-iac/millipede/service/rights"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Prefix is the prefix of the addresses: PREFIX/organization/workspace.
@@ -34,7 +37,7 @@ const maxLock = 64 << 10
 // Handler serves the addresses below Prefix. Clients authenticate with a token, as the password of basic
 // authentication or as a bearer token.
 func Handler(s *service.Service, log *slog.Logger) http.Handler {
-	h := &server{s, log}
+	h := &server{s.Tokens, s.Workspaces, s.States, log}
 	mux := http.NewServeMux()
 	for method, serve := range map[string]func(*server, *call) error{
 		http.MethodGet: (*server).get, http.MethodPost: (*server).post, http.MethodPut: (*server).post,
@@ -61,7 +64,10 @@ func Handler(s *service.Service, log *slog.Logger) http.Handler {
 }
 
 type server struct {
-	*service.Service
+	tokens     *accounts.Tokens
+	workspaces *service.Workspaces
+	states     *service.States
+
 	log *slog.Logger
 }
 
@@ -69,7 +75,7 @@ type server struct {
 type call struct {
 	w         http.ResponseWriter
 	r         *http.Request
-	actor     *service.Actor
+	actor     *rights.Actor
 	workspace *service.WorkspaceView
 }
 
@@ -83,9 +89,9 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, do func(*server, 
 		from = r.RemoteAddr
 	}
 	c := &call{w: w, r: r}
-	if c.actor, err = s.Authenticate(token, from); err == nil {
-		c.workspace, err = s.WorkspaceNamed(c.actor, r.PathValue("org"), r.PathValue("name"))
-		if errors.Is(err, service.ErrNotFound) {
+	if c.actor, err = s.tokens.Authenticate(token, from); err == nil {
+		c.workspace, err = s.workspaces.Named(c.actor, r.PathValue("org"), r.PathValue("name"))
+		if errors.Is(err, tables.ErrNotFound) {
 			// Clients interpret 404 as an empty state, and would create all objects again.
 			err = &refused{http.StatusForbidden, err.Error()}
 		}
@@ -109,7 +115,7 @@ func (e *refused) Error() string { return e.text }
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusInternalServerError
 	var (
-		locked *service.Locked
+		locked *tables.Locked
 		no     *refused
 	)
 	switch {
@@ -121,18 +127,18 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	case errors.As(err, &no):
 		status = no.status
-	case errors.Is(err, service.ErrUnauthorized):
+	case errors.Is(err, tables.ErrUnauthorized):
 		status = http.StatusUnauthorized
 		w.Header().Set("WWW-Authenticate", `Basic realm="state"`)
-	case errors.Is(err, service.ErrForbidden):
+	case errors.Is(err, tables.ErrForbidden):
 		status = http.StatusForbidden
-	case errors.Is(err, service.ErrNotFound):
+	case errors.Is(err, tables.ErrNotFound):
 		status = http.StatusNotFound
-	case errors.Is(err, service.ErrConflict):
+	case errors.Is(err, tables.ErrConflict):
 		status = http.StatusConflict
-	case errors.Is(err, service.ErrInvalid):
+	case errors.Is(err, tables.ErrInvalid):
 		status = http.StatusBadRequest
-	case errors.Is(err, service.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
+	case errors.Is(err, tables.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
 		status = http.StatusRequestEntityTooLarge
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		status, err = http.StatusRequestTimeout, errSlow
@@ -149,7 +155,7 @@ func (s *server) get(c *call) error {
 		c.w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	data, v, err := s.DownloadState(c.actor, c.workspace.CurrentState)
+	data, v, err := s.states.Download(c.actor, c.workspace.CurrentState)
 	if err != nil {
 		return err
 	}
@@ -170,7 +176,7 @@ func (s *server) get(c *call) error {
 }
 
 func (s *server) post(c *call) error {
-	return s.PutForeignState(c.actor, c.workspace.ID, service.ForeignState{
+	return s.states.PutForeign(c.actor, c.workspace.ID, service.ForeignState{
 		Lock: c.r.URL.Query().Get("ID"), MD5: c.r.Header.Get("Content-MD5"),
 	}, c.r.Body, c.r.ContentLength)
 }
@@ -203,7 +209,7 @@ func (s *server) lock(c *call) error {
 	if l.ID == "" {
 		return &refused{http.StatusBadRequest, "the lock has no ID"}
 	}
-	return s.LockForeign(c.actor, c.workspace.ID, l)
+	return s.workspaces.LockForeign(c.actor, c.workspace.ID, l)
 }
 
 func (s *server) unlock(c *call) error {
@@ -211,5 +217,5 @@ func (s *server) unlock(c *call) error {
 	if err != nil {
 		return err
 	}
-	return s.UnlockForeign(c.actor, c.workspace.ID, l.ID)
+	return s.workspaces.UnlockForeign(c.actor, c.workspace.ID, l.ID)
 }

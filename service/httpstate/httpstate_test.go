@@ -134,11 +134,11 @@ func TestWhoMaySeeNothingIsRefused(t *testing.T) {
 
 func TestTheLockOfARunIsShown(t *testing.T) {
 	c, h := begin(t)
-	w, err := h.WorkspaceNamed(h.Admin, "acme", "one")
+	w, err := h.Workspaces.Named(h.Admin, "acme", "one")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Lock(h.Admin, w.ID, "holidays"); err != nil {
+	if _, err := h.Workspaces.Lock(h.Admin, w.ID, "holidays"); err != nil {
 		t.Fatal(err)
 	}
 	if status, text := c.say("LOCK", "", `{"ID":"1"}`); status != 423 || !strings.Contains(text, `"Who":"root"`) ||

@@ -28,25 +28,25 @@ var claims = []string{
 
 // Handler serves the documents. A service that does not know its own address issues no tokens, and has no
 // documents.
-func Handler(s *service.Service, log *slog.Logger) http.Handler {
+func Handler(signer *service.Identity, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Discovery, func(w http.ResponseWriter, r *http.Request) {
-		if s.Issuer() == "" {
+		if signer.Issuer() == "" {
 			http.NotFound(w, r)
 			return
 		}
 		answer(w, map[string]any{
-			"issuer": s.Issuer(), "jwks_uri": s.Issuer() + Keys, "response_types_supported": []string{"id_token"},
+			"issuer": signer.Issuer(), "jwks_uri": signer.Issuer() + Keys, "response_types_supported": []string{"id_token"},
 			"subject_types_supported": []string{"public"}, "scopes_supported": []string{"openid"},
 			"id_token_signing_alg_values_supported": []string{string(identity.Algorithm)}, "claims_supported": claims,
 		})
 	})
 	mux.HandleFunc("GET "+Keys, func(w http.ResponseWriter, r *http.Request) {
-		if s.Issuer() == "" {
+		if signer.Issuer() == "" {
 			http.NotFound(w, r)
 			return
 		}
-		keys, err := s.SigningKeys()
+		keys, err := signer.SigningKeys()
 		if err != nil {
 			log.Error("cannot read the signing keys", "error", err)
 			http.Error(w, "the keys cannot be read", http.StatusInternalServerError)

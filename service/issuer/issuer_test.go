@@ -19,6 +19,8 @@ import (
 	"github.com/millipede-iac/millipede/service/issuer"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/variables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func begin(t *testing.T, change ...func(*service.Options)) (*servicetest.Harness, context.Context) {
 	t.Helper()
 	h := servicetest.New(t, append(change, func(o *service.Options) { o.Host = "example.com" })...)
-	server := httptest.NewTLSServer(issuer.Handler(h.Service, slog.New(slog.DiscardHandler)))
+	server := httptest.NewTLSServer(issuer.Handler(h.Identity, slog.New(slog.DiscardHandler)))
 	t.Cleanup(server.Close)
 	c := server.Client()
 	c.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -46,8 +48,8 @@ type seen struct {
 // watch makes the engine record the environments of the phases.
 func watch(h *servicetest.Harness) chan seen {
 	out := make(chan seen, 10)
-	look := func(phase string) func(*service.Job) {
-		return func(j *service.Job) {
+	look := func(phase string) func(*work.Job) {
+		return func(j *work.Job) {
 			s := seen{environ: map[string]string{}, phase: phase}
 			for _, v := range j.Environment {
 				name, value, _ := strings.Cut(v, "=")
@@ -62,16 +64,16 @@ func watch(h *servicetest.Harness) chan seen {
 	h.Engine.Mu.Lock()
 	defer h.Engine.Mu.Unlock()
 	h.Engine.PlanFunc = servicetest.PlanThen(look("plan"))
-	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	h.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		look("apply")(j)
-		return &service.ApplyResult{}, nil
+		return &work.ApplyResult{}, nil
 	}
 	return out
 }
 
 func set(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, name, value string) {
 	t.Helper()
-	if _, err := h.PutVariable(h.Admin, w.ID, "", service.VariableSettings{Key: &name, Value: &value,
+	if _, err := h.Variables.Put(h.Admin, w.ID, "", variables.Settings{Key: &name, Value: &value,
 		Category: servicetest.Ptr(record.CategoryEnv)}); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +127,7 @@ func TestOthersCanCheckWhichRunATokenIsOf(t *testing.T) {
 		}
 	}
 	v := h.Await(r.ID, record.Applied)
-	log, err := h.Log(t.Context(), h.LogAddress(&v.Plan), 0, 10_000)
+	log, err := h.Logs.Read(t.Context(), h.Logs.Address(&v.Plan), 0, 10_000)
 	if err != nil || !strings.Contains(string(log), "printed: (sensitive value)") {
 		t.Errorf("%v: %s", err, log)
 	}
@@ -147,7 +149,7 @@ func TestTheFileGetsANewTokenWhileAPhaseLasts(t *testing.T) {
 	w := h.NewWorkspace("one")
 	set(t, h, w, "TFC_WORKLOAD_IDENTITY_AUDIENCE", "a.cloud")
 	var first, second string
-	h.Engine.PlanFunc = servicetest.PlanThen(func(j *service.Job) {
+	h.Engine.PlanFunc = servicetest.PlanThen(func(j *work.Job) {
 		var file string
 		for _, v := range j.Environment {
 			if name, value, _ := strings.Cut(v, "="); name == "TFC_WORKLOAD_IDENTITY_TOKEN_PATH" {
@@ -177,7 +179,7 @@ func TestTheFileGetsANewTokenWhileAPhaseLasts(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	log, err := h.Log(t.Context(), h.LogAddress(&v.Plan), 0, 10_000)
+	log, err := h.Logs.Read(t.Context(), h.Logs.Address(&v.Plan), 0, 10_000)
 	if err != nil || !strings.Contains(string(log), "printed: (sensitive value)") {
 		t.Errorf("%v: %s", err, log)
 	}
@@ -190,7 +192,7 @@ func TestATokenNeedsAnIssuer(t *testing.T) {
 	set(t, h, w, "TFC_WORKLOAD_IDENTITY_AUDIENCE", "a.cloud")
 	r := h.NewRun(w, nil)
 	v := h.Await(r.ID, record.Errored)
-	log, err := h.Log(t.Context(), h.LogAddress(&v.Plan), 0, 10_000)
+	log, err := h.Logs.Read(t.Context(), h.Logs.Address(&v.Plan), 0, 10_000)
 	if err != nil || !strings.Contains(string(log), "-address") {
 		t.Errorf("%v: %s", err, log)
 	}
@@ -202,7 +204,7 @@ func TestKeysTakeTurnsAndAreKnownBefore(t *testing.T) {
 	set(t, h, w, "TFC_WORKLOAD_IDENTITY_AUDIENCE", "a.cloud")
 	phases := watch(h)
 	names := func() (out []string) {
-		keys, err := h.SigningKeys()
+		keys, err := h.Identity.SigningKeys()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,8 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Client is the only permitted client: the command line.
@@ -70,9 +71,9 @@ type server struct {
 
 // Options configure the login.
 type Options struct {
-	Service *service.Service
-	Now     func() time.Time
-	Logger  *slog.Logger
+	Logins *accounts.Logins
+	Now    func() time.Time
+	Logger *slog.Logger
 	// Provider is the identity provider; nil if there are only the service's own users.
 	Provider *Provider
 	// Session begins a session of a user in the web pages, and redirects the browser to one of them; required
@@ -171,9 +172,9 @@ func (s *server) authorize(w http.ResponseWriter, r *http.Request) {
 		s.show(w, http.StatusTooManyRequests, a)
 		return
 	}
-	user, err := s.o.Service.LogIn(r.PostForm.Get("username"), r.PostForm.Get("password"), from)
+	user, err := s.o.Logins.LogIn(r.PostForm.Get("username"), r.PostForm.Get("password"), from)
 	if err != nil {
-		if !errors.Is(err, service.ErrUnauthorized) {
+		if !errors.Is(err, tables.ErrUnauthorized) {
 			s.o.Logger.Error("a login has failed", "error", err)
 		}
 		a.Problem = "Wrong user name or password."
@@ -248,7 +249,7 @@ func (s *server) token(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusBadRequest, "invalid_grant", "the code is unknown, was used, has expired, or is not yours")
 		return
 	}
-	token, err := s.o.Service.IssueLogin(c.user, address(r))
+	token, err := s.o.Logins.IssueLogin(c.user, address(r))
 	if err != nil {
 		s.o.Logger.Error("a token could not be made", "error", err)
 		refuse(http.StatusInternalServerError, "server_error", "the token could not be made")

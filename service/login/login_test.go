@@ -50,7 +50,7 @@ type loginTest struct {
 func newLoginTest(t *testing.T) *loginTest {
 	t.Helper()
 	d := &loginTest{t: t, harness: servicetest.New(t), now: time.Now()}
-	d.server = httptest.NewServer(login.Handler(login.Options{Service: d.harness.Service,
+	d.server = httptest.NewServer(login.Handler(login.Options{Logins: d.harness.Logins,
 		Now: func() time.Time { return d.now }, Logger: slog.New(slog.DiscardHandler)}))
 	d.server.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	t.Cleanup(d.server.Close)
@@ -114,7 +114,7 @@ func (d *loginTest) exchange(code string, change func(url.Values)) (status int, 
 func TestSomebodyWhoLogsInGetsAToken(t *testing.T) {
 	d := newLoginTest(t)
 	me := d.harness.Admin.User.ID
-	if err := d.harness.SetPassword(d.harness.Admin, me, "correct horse battery"); err != nil {
+	if err := d.harness.Users.SetPassword(d.harness.Admin, me, "correct horse battery"); err != nil {
 		t.Fatal(err)
 	}
 	for _, password := range []string{"correct horse battery", d.harness.Token} {
@@ -138,7 +138,7 @@ func TestTheAuditLogSaysFromWhereACommandLineLoggedIn(t *testing.T) {
 	if status, _ := d.exchange(d.code("root", d.harness.Token), nil); status != http.StatusOK {
 		t.Fatal(status)
 	}
-	all, err := d.harness.Audit(d.harness.Admin, 10)
+	all, err := d.harness.Audit.Latest(d.harness.Admin, 10)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,8 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Provider is the OpenID Connect provider of an organization.
@@ -186,7 +187,7 @@ func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, &http.Cookie{Name: visitCookie, Path: "/", Secure: true, HttpOnly: true, MaxAge: -1})
 	user, err := s.identify(r.Context(), v, q, address(r))
 	switch {
-	case errors.Is(err, service.ErrForbidden), errors.Is(err, service.ErrInvalid):
+	case errors.Is(err, tables.ErrForbidden), errors.Is(err, tables.ErrInvalid):
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	case err != nil:
@@ -233,7 +234,7 @@ func (s *server) identify(ctx context.Context, v *visit, q url.Values, from stri
 	if err := token.Claims(&claims); err != nil {
 		return "", fmt.Errorf("reading the token: %w", err)
 	}
-	who := service.Person{Issuer: token.Issuer, Subject: token.Subject, Groups: texts(claims[p.groups()])}
+	who := accounts.Person{Issuer: token.Issuer, Subject: token.Subject, Groups: texts(claims[p.groups()])}
 	if sure, _ := claims["email_verified"].(bool); sure {
 		who.Email, _ = claims["email"].(string)
 	}
@@ -243,7 +244,7 @@ func (s *server) identify(ctx context.Context, v *visit, q url.Values, from stri
 			break
 		}
 	}
-	return s.o.Service.SignIn(who, p.Organization, from)
+	return s.o.Logins.SignIn(who, p.Organization, from)
 }
 
 func (p *Provider) groups() string {

@@ -17,11 +17,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/identity"
 	"github.com/millipede-iac/millipede/service/login"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // identities is a provider of OpenID Connect that describes people as the test says.
@@ -102,7 +103,7 @@ func newHarness(t *testing.T) *harness {
 	client := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
 	h.server = httptest.NewServer(login.Handler(login.Options{
-		Service: h.harness.Service, Now: func() time.Time { return h.now }, Logger: slog.New(slog.DiscardHandler),
+		Logins: h.harness.Logins, Now: func() time.Time { return h.now }, Logger: slog.New(slog.DiscardHandler),
 		Provider: &login.Provider{Issuer: h.provider.server.URL, Client: "millipede", Secret: "of-the-service",
 			Organization: "acme", Address: "https://millipede.example", HTTP: client},
 		Session: func(w http.ResponseWriter, r *http.Request, user, to string) error {
@@ -172,7 +173,7 @@ func (h *harness) grant(v visit, change func(*granted)) string {
 
 func (h *harness) team(name, group string) *record.Team {
 	h.t.Helper()
-	t, err := h.harness.CreateTeam(h.harness.Admin, record.Team{Organization: "acme", Name: name, SSO: group})
+	t, err := h.harness.Teams.Create(h.harness.Admin, record.Team{Organization: "acme", Name: name, SSO: group})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -182,12 +183,12 @@ func (h *harness) team(name, group string) *record.Team {
 // members returns the names of the members of a team.
 func (h *harness) members(t *record.Team) (out []string) {
 	h.t.Helper()
-	now, err := h.harness.Team(h.harness.Admin, t.ID)
+	now, err := h.harness.Teams.Find(h.harness.Admin, t.ID)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	for _, id := range now.Users {
-		u, err := h.harness.User(h.harness.Admin, id)
+		u, err := h.harness.Users.Find(h.harness.Admin, id)
 		if err != nil {
 			h.t.Fatal(err)
 		}
@@ -322,7 +323,7 @@ func TestAFloodOfLoginsDoesNotEndThoseInProgress(t *testing.T) {
 func TestNobodyBecomesAUserWhoWasHere(t *testing.T) {
 	h := newHarness(t)
 	team := h.team("devs", "engineers")
-	if _, err := h.harness.Invite(h.harness.Admin, "acme", "bob@example.com", []string{team.ID}); err != nil {
+	if _, err := h.harness.Memberships.Invite(h.harness.Admin, "acme", "bob@example.com", []string{team.ID}); err != nil {
 		t.Fatal(err)
 	}
 	v := h.begin("?to=/app")
@@ -346,7 +347,7 @@ func TestNobodyBecomesAUserWhoWasHere(t *testing.T) {
 			t.Errorf("with an address that is verified (%t): %d", sure, reply.StatusCode)
 		}
 	}
-	if _, err := h.harness.SignIn(service.Person{Issuer: "x"}, "acme", ""); !errors.Is(err, service.ErrInvalid) {
+	if _, err := h.harness.Logins.SignIn(accounts.Person{Issuer: "x"}, "acme", ""); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("somebody without an identity: %v", err)
 	}
 }
@@ -358,12 +359,13 @@ func TestSomebodyWhoIsDisabledDoesNotGetIn(t *testing.T) {
 	if reply := h.get(h.grant(v, nil), v.cookies...); reply.StatusCode != http.StatusSeeOther {
 		t.Fatalf("%d", reply.StatusCode)
 	}
-	got, err := h.harness.Team(h.harness.Admin, team.ID)
+	got, err := h.harness.Teams.Find(h.harness.Admin, team.ID)
 	if err != nil || len(got.Users) != 1 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	disabled := true
-	if _, err := h.harness.ChangeUser(h.harness.Admin, got.Users[0], service.UserChange{Disabled: &disabled}); err != nil {
+	_, err = h.harness.Users.Change(h.harness.Admin, got.Users[0], accounts.UserChange{Disabled: &disabled})
+	if err != nil {
 		t.Fatal(err)
 	}
 	v = h.begin("?to=/app")

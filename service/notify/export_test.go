@@ -7,11 +7,11 @@ import (
 
 	"github.com/wneessen/go-mail"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/notifications"
 )
 
 // Deliver sends one notification now.
-func (s *Sender) Deliver(ctx context.Context, o service.Outgoing) { s.deliver(ctx, o) }
+func (s *Sender) Deliver(ctx context.Context, o notifications.Outgoing) { s.deliver(ctx, o) }
 
 // Trust checks the certificate of the mail server against roots of the test.
 func (m *Mail) Trust(roots *x509.CertPool) {

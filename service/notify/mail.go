@@ -11,7 +11,7 @@ import (
 
 	"github.com/wneessen/go-mail"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/notifications"
 	"github.com/millipede-iac/millipede/service/record"
 )
 
@@ -74,7 +74,7 @@ func withPassword(u *url.URL) bool {
 
 // mail sends a notification to all recipients, in one mail each, so that they do not see each other. It
 // succeeds if the server accepts all; after a temporary failure all get it again.
-func (s *Sender) mail(ctx context.Context, o service.Outgoing) (r record.Response, again bool) {
+func (s *Sender) mail(ctx context.Context, o notifications.Outgoing) (r record.Response, again bool) {
 	r.SentAt = s.o.Now().UTC()
 	if s.o.Mail == nil {
 		r.Body = "the service has no mail server: set one with serve -smtp"
@@ -122,12 +122,12 @@ func (m *Mail) send(ctx context.Context, to []string, subject, text string) ([]*
 	return messages, client.DialAndSendWithContext(ctx, messages...)
 }
 
-func subject(o service.Outgoing) string {
+func subject(o notifications.Outgoing) string {
 	return fmt.Sprintf("%s: %s/%s", o.Delivery.Message, o.Workspace.Organization, o.Workspace.Name)
 }
 
 // text returns the text of a mail.
-func (s *Sender) text(o service.Outgoing) string {
+func (s *Sender) text(o notifications.Outgoing) string {
 	var b strings.Builder
 	line := func(what, value string) {
 		if value != "" {
@@ -139,7 +139,7 @@ func (s *Sender) text(o service.Outgoing) string {
 	line("Run", o.Run.ID)
 	line("Status", string(o.Delivery.Status))
 	line("Message", o.Run.Message)
-	if d := o.Delivery; d.Trigger == service.TriggerDrift {
+	if d := o.Delivery; d.Trigger == record.TriggerDrift {
 		line("Drifted", fmt.Sprintf("%d of %d objects", d.Drifted, d.Drifted+d.Undrifted))
 	}
 	line("Details", s.page(o))

@@ -19,9 +19,11 @@ import (
 	"github.com/emersion/go-smtp"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/notifications"
 	"github.com/millipede-iac/millipede/service/notify"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // post is a mail server that stores the accepted mails. It has one user, "millipede".
@@ -130,7 +132,8 @@ func parsed(t *testing.T, address, password string) *notify.Mail {
 }
 
 func mailer(h *servicetest.Harness, m *notify.Mail) *notify.Sender {
-	return notify.New(notify.Options{Service: h.Service, Address: "https://tofu.example", Mail: m, Now: time.Now,
+	return notify.New(notify.Options{Notifications: h.Notifications, Address: "https://tofu.example",
+		Mail: m, Now: time.Now,
 		Logger: slog.New(slog.DiscardHandler), Pauses: []time.Duration{time.Millisecond, time.Millisecond}})
 }
 
@@ -139,8 +142,8 @@ func withMail(o *service.Options) { o.Mail = true }
 // byMail creates a configuration whose notifications are sent by mail.
 func byMail(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, users ...string) *record.Notification {
 	t.Helper()
-	n, err := h.CreateNotification(h.Admin, record.Notification{Workspace: w.ID, Name: "mail",
-		Destination: service.DestinationEmail, Users: users, Emails: []string{"team@example.org"}, Enabled: true,
+	n, err := h.Notifications.Create(h.Admin, record.Notification{Workspace: w.ID, Name: "mail",
+		Destination: notifications.DestinationEmail, Users: users, Emails: []string{"team@example.org"}, Enabled: true,
 		Triggers: all})
 	if err != nil {
 		t.Fatal(err)
@@ -151,11 +154,11 @@ func byMail(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, user
 func TestEachWhoMaySeeAWorkspaceGetsAMailOfTheirOwn(t *testing.T) {
 	h := servicetest.New(t, withMail)
 	w := h.NewWorkspace("one")
-	stranger, err := h.CreateUser(h.Admin, "stranger", "stranger@example.org", false)
+	stranger, err := h.Users.Create(h.Admin, "stranger", "stranger@example.org", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	administrator, err := h.CreateUser(h.Admin, "administrator", "administrator@example.org", true)
+	administrator, err := h.Users.Create(h.Admin, "administrator", "administrator@example.org", true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +208,7 @@ func TestAMailIsSentAgainWhereTheServerRefusesItForTheMoment(t *testing.T) {
 			p := newPost(t, nil)
 			tries := 0
 			p.refuse = func(string) error { tries++; return c.refusal }
-			if _, err := h.CreateRun(h.Admin, w.ID, record.Run{PlanOnly: true,
+			if _, err := h.Runs.Create(h.Admin, w.ID, record.Run{PlanOnly: true,
 				Configuration: h.NewConfiguration(w, true)}); err != nil {
 				t.Fatal(err)
 			}
@@ -216,7 +219,7 @@ func TestAMailIsSentAgainWhereTheServerRefusesItForTheMoment(t *testing.T) {
 				return tries >= 3*c.tries // three events
 			})
 			end()
-			now, err := h.Notification(h.Admin, n.ID)
+			now, err := h.Notifications.Find(h.Admin, n.ID)
 			if err != nil || now.Last.Code != c.code || !strings.Contains(now.Last.Body, "team@example.org") {
 				t.Errorf("%+v, %v", now.Last, err)
 			}
@@ -254,21 +257,21 @@ func TestAPasswordIsNeverSentInTheClear(t *testing.T) {
 func TestNoMailIsPromisedThatCannotBeSent(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
-	n := record.Notification{Workspace: w.ID, Name: "mail", Destination: service.DestinationEmail, Triggers: all}
-	if _, err := h.CreateNotification(h.Admin, n); err != nil {
+	n := record.Notification{Workspace: w.ID, Name: "mail", Destination: notifications.DestinationEmail, Triggers: all}
+	if _, err := h.Notifications.Create(h.Admin, n); err != nil {
 		t.Errorf("creating a disabled configuration: %v", err)
 	}
 	n.Enabled = true
-	if _, err := h.CreateNotification(h.Admin, n); !errors.Is(err, service.ErrInvalid) ||
+	if _, err := h.Notifications.Create(h.Admin, n); !errors.Is(err, tables.ErrInvalid) ||
 		!strings.Contains(err.Error(), "serve -smtp") {
 		t.Errorf("without a mail server: %v", err)
 	}
 	n.Enabled, n.Emails = false, []string{"a@example.org\r\nRCPT TO:<b@example.org>"}
-	if _, err := h.CreateNotification(h.Admin, n); !errors.Is(err, service.ErrInvalid) {
+	if _, err := h.Notifications.Create(h.Admin, n); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("an address that contains a command: %v", err)
 	}
 	n.Emails, n.Users = nil, []string{"user-nobody"}
-	if _, err := h.CreateNotification(h.Admin, n); !errors.Is(err, service.ErrInvalid) {
+	if _, err := h.Notifications.Create(h.Admin, n); !errors.Is(err, tables.ErrInvalid) {
 		t.Errorf("an unknown user: %v", err)
 	}
 }

@@ -26,13 +26,14 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/sleep"
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/notifications"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 )
 
 // Options configure the sending of notifications.
 type Options struct {
-	Service *service.Service
+	Notifications *notifications.Notifications
 	// Address is the address of the service for people, as https://HOST.
 	Address string
 	// Private permits receivers at addresses that are not public: loopback, private networks, link-local.
@@ -115,11 +116,11 @@ func (s *Sender) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.o.Service.Outgoing():
+		case <-s.o.Notifications.Outgoing():
 		case <-done:
 		case <-timer.C:
 		}
-		due, next, err := s.o.Service.DueNotifications(s.isBusy)
+		due, next, err := s.o.Notifications.Due(s.isBusy)
 		if err != nil {
 			s.o.Logger.Error("cannot read notifications; will retry", "error", err)
 			next = s.o.Now().Add(10 * time.Second)
@@ -164,7 +165,7 @@ func (s *Sender) setBusy(configuration string, busy bool) {
 }
 
 // deliver sends one notification, and records the result.
-func (s *Sender) deliver(ctx context.Context, o service.Outgoing) {
+func (s *Sender) deliver(ctx context.Context, o notifications.Outgoing) {
 	r, again := record.Response{}, false
 	if o.Configuration.Destination != "" { // otherwise it was removed meanwhile
 		r, again = s.send(ctx, o)
@@ -180,26 +181,26 @@ func (s *Sender) deliver(ctx context.Context, o service.Outgoing) {
 		s.o.Logger.Warn("a notification was not accepted", "configuration", o.Configuration.ID, "run", o.Delivery.Run,
 			"trigger", o.Delivery.Trigger, "code", r.Code, "attempt", o.Delivery.Attempts+1, "again", !next.IsZero())
 	}
-	if err := s.o.Service.Delivered(o, r, next); err != nil {
+	if err := s.o.Notifications.Delivered(o, r, next); err != nil {
 		s.o.Logger.Error("cannot record the result of a notification", "run", o.Delivery.Run, "error", err)
 		_ = sleep.For(ctx, 10*time.Second) // it will be sent again, but not at once
 	}
 }
 
 // Verify sends an empty notification, and returns the response of the receiver.
-func (s *Sender) Verify(ctx context.Context, a *service.Actor, configuration string) (*record.Response, error) {
-	o, err := s.o.Service.Verification(a, configuration)
+func (s *Sender) Verify(ctx context.Context, a *rights.Actor, configuration string) (*record.Response, error) {
+	o, err := s.o.Notifications.Verification(a, configuration)
 	if err != nil {
 		return nil, err
 	}
 	o.Delivery.Trigger, o.Delivery.Message = "verification", "Verification of "+o.Configuration.Name
 	r, _ := s.send(ctx, o)
-	return &r, s.o.Service.Delivered(o, r, time.Time{})
+	return &r, s.o.Notifications.Delivered(o, r, time.Time{})
 }
 
 // send sends one notification. again says whether to retry.
-func (s *Sender) send(ctx context.Context, o service.Outgoing) (r record.Response, again bool) {
-	if o.Configuration.Destination == service.DestinationEmail {
+func (s *Sender) send(ctx context.Context, o notifications.Outgoing) (r record.Response, again bool) {
+	if o.Configuration.Destination == notifications.DestinationEmail {
 		return s.mail(ctx, o)
 	}
 	r.SentAt = s.o.Now().UTC()
@@ -243,20 +244,20 @@ func (s *Sender) send(ctx context.Context, o service.Outgoing) (r record.Respons
 func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxBody)], "\ufffd") }
 
 // page returns the address of the page about the subject of a notification; empty if there is none.
-func (s *Sender) page(o service.Outgoing) string {
+func (s *Sender) page(o notifications.Outgoing) string {
 	workspace := fmt.Sprintf("%s/app/%s/%s", strings.TrimSuffix(s.o.Address, "/"),
 		url.PathEscape(o.Workspace.Organization), url.PathEscape(o.Workspace.Name))
 	switch {
 	case o.Run.ID != "":
 		return workspace + "/runs/" + o.Run.ID
-	case o.Delivery.Trigger == service.TriggerDrift, o.Delivery.Trigger == service.TriggerUnread:
+	case o.Delivery.Trigger == record.TriggerDrift, o.Delivery.Trigger == record.TriggerUnread:
 		return workspace + "/state?action=drift"
 	}
 	return ""
 }
 
 // payload returns the body: the API's payload (version 1), or a message for people.
-func (s *Sender) payload(o service.Outgoing) any {
+func (s *Sender) payload(o notifications.Outgoing) any {
 	address := s.page(o)
 	switch o.Configuration.Destination {
 	case "slack":
@@ -265,7 +266,7 @@ func (s *Sender) payload(o service.Outgoing) any {
 		return map[string]any{"@type": "MessageCard", "@context": "https://schema.org/extensions",
 			"summary": o.Delivery.Message, "text": line(o, address, "[%[2]s](%[1]s)")}
 	}
-	if d := o.Delivery; d.Trigger == service.TriggerDrift || d.Trigger == service.TriggerUnread {
+	if d := o.Delivery; d.Trigger == record.TriggerDrift || d.Trigger == record.TriggerUnread {
 		return assessment(o, s.o.Address)
 	}
 	return payload{
@@ -280,7 +281,7 @@ func (s *Sender) payload(o service.Outgoing) any {
 
 // assessment returns the body about drift: the API's payload (version 2). There are no assessments with
 // addresses of their own.
-func assessment(o service.Outgoing, address string) any {
+func assessment(o notifications.Outgoing, address string) any {
 	d, base := o.Delivery, strings.TrimSuffix(address, "/")
 	return map[string]any{
 		"payload_version": "2", "notification_configuration_id": o.Configuration.ID,
@@ -288,7 +289,7 @@ func assessment(o service.Outgoing, address string) any {
 		"trigger_scope":                  "assessment", "trigger": d.Trigger, "message": d.Message,
 		"details": map[string]any{
 			"new_assessment_result": map[string]any{
-				"id": nil, "url": nil, "succeeded": d.Trigger == service.TriggerDrift, "drifted": d.Drifted > 0,
+				"id": nil, "url": nil, "succeeded": d.Trigger == record.TriggerDrift, "drifted": d.Drifted > 0,
 				"resources_drifted": d.Drifted, "resources_undrifted": d.Undrifted, "created_at": moment(d.At),
 			},
 			"prior_assessment_result": nil,
@@ -299,7 +300,7 @@ func assessment(o service.Outgoing, address string) any {
 }
 
 // line returns a sentence, with a link to the run in the form for the receiver.
-func line(o service.Outgoing, address, link string) string {
+func line(o notifications.Outgoing, address, link string) string {
 	plain := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 	where := plain.Replace(o.Workspace.Organization + "/" + o.Workspace.Name)
 	if address == "" {

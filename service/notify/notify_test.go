@@ -18,9 +18,11 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/notifications"
 	"github.com/millipede-iac/millipede/service/notify"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 const token = "canary-token"
@@ -86,7 +88,8 @@ func (r *receiver) triggers(ctx context.Context, n int) (out []string) {
 
 // sending runs a sender over a service until the test, or end, ends it.
 func sending(t *testing.T, h *servicetest.Harness, private bool) (end func()) {
-	s := notify.New(notify.Options{Service: h.Service, Address: "https://tofu.example", Private: private, Now: time.Now,
+	s := notify.New(notify.Options{Notifications: h.Notifications, Address: "https://tofu.example",
+		Private: private, Now: time.Now,
 		Logger: slog.New(slog.DiscardHandler), Pauses: []time.Duration{time.Millisecond, time.Millisecond}})
 	return run(t, s)
 }
@@ -109,7 +112,7 @@ func configure(t *testing.T, h *servicetest.Harness, w *service.WorkspaceView, k
 	if len(triggers) == 0 {
 		triggers = all
 	}
-	n, err := h.CreateNotification(h.Admin, record.Notification{Workspace: w.ID, Name: kind, Destination: kind, URL: url,
+	n, err := h.Notifications.Create(h.Admin, record.Notification{Workspace: w.ID, Name: kind, Destination: kind, URL: url,
 		Token: token, Enabled: true, Triggers: triggers})
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +145,7 @@ func TestAReceiverHearsOfARunInOrderSignedAndAgainAfterItWasBusy(t *testing.T) {
 		t.Errorf("got %v", first)
 	}
 	end()
-	if now, err := h.Notification(h.Admin, n.ID); err != nil || now.Last == nil || !now.Last.Successful() {
+	if now, err := h.Notifications.Find(h.Admin, n.ID); err != nil || now.Last == nil || !now.Last.Successful() {
 		t.Errorf("%+v, %v", now, err)
 	}
 }
@@ -152,24 +155,25 @@ func TestDriftIsToldInTheFormOfAssessments(t *testing.T) {
 	r := newReceiver(t, 0, false)
 	sending(t, h, true)
 	w := h.NewWorkspace("one")
-	h.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
-		return &service.ApplyResult{Add: 1}, j.State.Write(ctx, []byte(`{"version":4,"serial":1,"lineage":"l",`+
+	h.Engine.ApplyFunc = func(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
+		return &work.ApplyResult{Add: 1}, j.State.Write(ctx, []byte(`{"version":4,"serial":1,"lineage":"l",`+
 			`"outputs":{},"resources":[{"mode":"managed","type":"thing","name":"a",`+
 			`"provider":"provider[\"registry.opentofu.org/acme/thing\"]","instances":[`+
 			`{"index_key":0,"attributes":{}},{"index_key":1,"attributes":{}}]}]}`))
 	}
-	h.Engine.WatchFunc = func(_ context.Context, j *service.Job, _ []string, _ int) ([]service.Found, error) {
-		return []service.Found{{Address: "thing.a[1]"}}, errors.New("a cloud is away")
+	h.Engine.WatchFunc = func(_ context.Context, j *work.Job, _ []string, _ int) ([]work.Found, error) {
+		return []work.Found{{Address: "thing.a[1]"}}, errors.New("a cloud is away")
 	}
 	run := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	h.Await(run.ID, record.Applied)
-	if _, err := h.CreateNotification(h.Admin, record.Notification{Workspace: w.ID, Name: "drift", Destination: "generic",
-		URL: r.server.URL, Token: token, Enabled: true,
-		Triggers: []string{service.TriggerDrift, service.TriggerUnread}}); err != nil {
+	if _, err := h.Notifications.Create(h.Admin, record.Notification{Workspace: w.ID, Name: "drift",
+		Destination: "generic",
+		URL:         r.server.URL, Token: token, Enabled: true,
+		Triggers: []string{record.TriggerDrift, record.TriggerUnread}}); err != nil {
 		t.Fatal(err)
 	}
 	period := time.Hour
-	if _, err := h.ChangeWorkspace(h.Admin, w.ID, service.WorkspaceSettings{DriftPeriod: &period}); err != nil {
+	if _, err := h.Workspaces.Change(h.Admin, w.ID, service.WorkspaceSettings{DriftPeriod: &period}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -185,7 +189,7 @@ func TestDriftIsToldInTheFormOfAssessments(t *testing.T) {
 	for _, v := range r.got {
 		told[v["trigger"]] = v
 	}
-	for trigger, succeeded := range map[string]bool{service.TriggerDrift: true, service.TriggerUnread: false} {
+	for trigger, succeeded := range map[string]bool{record.TriggerDrift: true, record.TriggerUnread: false} {
 		v := told[trigger]
 		details, _ := v["details"].(map[string]any)
 		result, _ := details["new_assessment_result"].(map[string]any)
@@ -206,9 +210,10 @@ func TestAReceiverThatIsAwayIsAskedAgainAfterGrowingPausesAndThenNoMore(t *testi
 	h.Await(run.ID, record.Applied)
 	var passed time.Duration
 	now := func() time.Time { return time.Now().Add(passed) }
-	s := notify.New(notify.Options{Service: h.Service, Private: true, Now: now, Logger: slog.New(slog.DiscardHandler)})
-	due := func() []service.Outgoing {
-		all, _, err := h.DueNotifications(func(string) bool { return false })
+	s := notify.New(notify.Options{Notifications: h.Notifications, Private: true,
+		Now: now, Logger: slog.New(slog.DiscardHandler)})
+	due := func() []notifications.Outgoing {
+		all, _, err := h.Notifications.Due(func(string) bool { return false })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +223,7 @@ func TestAReceiverThatIsAwayIsAskedAgainAfterGrowingPausesAndThenNoMore(t *testi
 	for all := due(); len(all) == 1; all = due() {
 		asked := now()
 		s.Deliver(t.Context(), all[0])
-		waiting, err := h.Undelivered(h.Admin, n.ID)
+		waiting, err := h.Notifications.Undelivered(h.Admin, n.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +241,7 @@ func TestAReceiverThatIsAwayIsAskedAgainAfterGrowingPausesAndThenNoMore(t *testi
 		time.Hour}; !slices.Equal(pauses, want) || r.asked != 7 {
 		t.Errorf("the receiver got %d requests, with pauses of %v", r.asked, pauses)
 	}
-	if now, err := h.Notification(h.Admin, n.ID); err != nil || now.Last == nil ||
+	if now, err := h.Notifications.Find(h.Admin, n.ID); err != nil || now.Last == nil ||
 		now.Last.Code != http.StatusServiceUnavailable {
 		t.Errorf("the latest response is not stored: %+v, %v", now, err)
 	}
@@ -249,7 +254,8 @@ func TestAReceiverThatIsAwayKeepsNoMoreThanTwoHundredNotifications(t *testing.T)
 	for range 51 { // four notifications each
 		h.Await(h.NewRun(w, func(r *record.Run) { r.AutoApply = true }).ID, record.Applied)
 	}
-	if all, err := h.Undelivered(h.Admin, n.ID); err != nil || len(all) != 200 || all[0].Trigger != "run:created" {
+	if all, err := h.Notifications.Undelivered(h.Admin, n.ID); err != nil || len(all) != 200 ||
+		all[0].Trigger != "run:created" {
 		t.Errorf("%d notifications wait: %v", len(all), err)
 	}
 }
@@ -275,7 +281,7 @@ func TestWhatIsToBeSentSurvivesARestart(t *testing.T) {
 func TestNothingIsSentToAPrivateAddress(t *testing.T) {
 	h := servicetest.New(t)
 	r := newReceiver(t, 0, false)
-	s := notify.New(notify.Options{Service: h.Service, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	s := notify.New(notify.Options{Notifications: h.Notifications, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 	w := h.NewWorkspace("one")
 	for _, url := range []string{r.server.URL, strings.Replace(r.server.URL, "127.0.0.1", "localhost", 1),
 		"http://10.0.0.1/", "http://169.254.169.254/latest", "http://[::1]:1/", "http://[::ffff:127.0.0.1]:1/",
@@ -294,7 +300,7 @@ func TestNothingIsSentToAPrivateAddress(t *testing.T) {
 func TestSlackGetsASentence(t *testing.T) {
 	h := servicetest.New(t)
 	r := newReceiver(t, 0, false)
-	s := notify.New(notify.Options{Service: h.Service, Private: true, Now: time.Now,
+	s := notify.New(notify.Options{Notifications: h.Notifications, Private: true, Now: time.Now,
 		Logger: slog.New(slog.DiscardHandler)})
 	n := configure(t, h, h.NewWorkspace("one"), "slack", r.server.URL)
 	_, err := s.Verify(t.Context(), h.Admin, n.ID)

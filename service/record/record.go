@@ -163,6 +163,12 @@ type Triggers struct {
 	Patterns      []string `json:"patterns,omitempty"`
 }
 
+// UploadTerm is how long an upload address is valid.
+const UploadTerm = 24 * time.Hour
+
+// MaxDoubts bounds the list of a workspace's operations in doubt.
+const MaxDoubts = 200
+
 // Halt prevents runs from starting, in a workspace or in the whole service, or operations, in a pool.
 type Halt struct {
 	On     string    `json:"on"` // the ID of a workspace, "service", or "pool:" with the name of a pool
@@ -171,6 +177,14 @@ type Halt struct {
 	At     time.Time `json:"at"`
 	// Emergency: runs in progress were stopped, too.
 	Emergency bool `json:"emergency,omitempty"`
+}
+
+// HaltOn returns Halt.On for a workspace, by its ID; for the whole service if the ID is empty.
+func HaltOn(workspace string) string {
+	if workspace == "" {
+		return "service"
+	}
+	return workspace
 }
 
 // Tag is a tag of a workspace: a word, or a key with a value.
@@ -435,3 +449,15 @@ func valid(name string, most int, first func(byte) bool, others string) bool {
 func letter(c byte) bool { return 'A' <= c && c <= 'Z' }
 func lower(c byte) bool  { return 'a' <= c && c <= 'z' }
 func digit(c byte) bool  { return '0' <= c && c <= '9' }
+
+// ValidMode reports whether a text is an execution mode.
+func ValidMode(mode string) bool {
+	return mode == ModeRemote || mode == ModeLocal || mode == ModeAgent
+}
+
+// Set changes a field to a new value; nil leaves it unchanged.
+func Set[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}

@@ -163,6 +163,12 @@ func (s RunStatus) Holds() bool {
 	return false
 }
 
+// The sources of runs: the kind of client that created one.
+const (
+	SourceCLI = "tfe-configuration-version" // a command line that follows the run
+	SourceAPI = "tfe-api"
+)
+
 // Run is a run: a plan, followed by an apply if there is something to apply.
 type Run struct {
 	ID           string `json:"id"`

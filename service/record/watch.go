@@ -132,3 +132,9 @@ func (w *Watch) Settle(keeps func(*Drift) bool) (dropped bool) {
 	w.Drifted = slices.DeleteFunc(w.Drifted, func(d Drift) bool { return !keeps(&d) })
 	return len(w.Drifted) < n
 }
+
+// The triggers of watching for drift, named as the API names those of its assessments.
+const (
+	TriggerDrift  = "assessment:drifted" // objects differ from the state
+	TriggerUnread = "assessment:failed"  // objects could not be read
+)

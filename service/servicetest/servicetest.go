@@ -20,25 +20,27 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/work"
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
 // Engine is an engine that the test controls. Its plans have changes.
 type Engine struct {
 	Mu        sync.Mutex
-	PlanFunc  func(ctx context.Context, j *service.Job) (*service.PlanResult, error)
-	ApplyFunc func(ctx context.Context, j *service.Job) (*service.ApplyResult, error)
+	PlanFunc  func(ctx context.Context, j *work.Job) (*work.PlanResult, error)
+	ApplyFunc func(ctx context.Context, j *work.Job) (*work.ApplyResult, error)
 	// WatchFunc returns the drifted objects.
-	ChangeFunc  func(context.Context, *service.Job, service.ObjectChange) error
-	WatchFunc   func(ctx context.Context, j *service.Job, addresses []string, reads int) ([]service.Found, error)
-	ResolveFunc func(ctx context.Context, j *service.Job, r service.Resolution, who string) error
+	ChangeFunc  func(context.Context, *work.Job, work.ObjectChange) error
+	WatchFunc   func(ctx context.Context, j *work.Job, addresses []string, reads int) ([]work.Found, error)
+	ResolveFunc func(ctx context.Context, j *work.Job, r work.Resolution, who string) error
 	Planned     []string // runs, in the order in which they began
 	Applied     []string
 }
 
 // Plan calls PlanFunc; without one, the plan has a change.
-func (e *Engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+func (e *Engine) Plan(ctx context.Context, j *work.Job) (*work.PlanResult, error) {
 	e.Mu.Lock()
 	e.Planned = append(e.Planned, j.Run.ID)
 	plan := e.PlanFunc
@@ -47,12 +49,12 @@ func (e *Engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult,
 	if plan != nil {
 		return plan(ctx, j)
 	}
-	return &service.PlanResult{HasChanges: true, Add: 1, Plan: []byte("plan of " + j.Run.ID),
+	return &work.PlanResult{HasChanges: true, Add: 1, Plan: []byte("plan of " + j.Run.ID),
 		Redacted: []byte("{}")}, nil
 }
 
 // Apply calls ApplyFunc; without one, it writes a state with an output.
-func (e *Engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+func (e *Engine) Apply(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
 	e.Mu.Lock()
 	e.Applied = append(e.Applied, j.Run.ID)
 	apply := e.ApplyFunc
@@ -65,7 +67,7 @@ func (e *Engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResul
 		return apply(ctx, j)
 	}
 	state := fmt.Sprintf(`{"version":4,"serial":%d,"lineage":"l","outputs":{"o":{"value":"v","type":"string"}},"resources":[]}`, j.Run.Number)
-	return &service.ApplyResult{Add: 1}, j.State.Write(ctx, []byte(state))
+	return &work.ApplyResult{Add: 1}, j.State.Write(ctx, []byte(state))
 }
 
 // PlanJSON returns a document that names the plan.
@@ -74,7 +76,7 @@ func (e *Engine) PlanJSON(_ context.Context, _ string, plan, shape []byte) ([]by
 }
 
 // Resolve calls ResolveFunc for the outcome of an operation; without one, nothing is in doubt any more.
-func (e *Engine) Resolve(ctx context.Context, j *service.Job, r service.Resolution, who string) error {
+func (e *Engine) Resolve(ctx context.Context, j *work.Job, r work.Resolution, who string) error {
 	e.Mu.Lock()
 	resolve := e.ResolveFunc
 	e.Mu.Unlock()
@@ -86,7 +88,7 @@ func (e *Engine) Resolve(ctx context.Context, j *service.Job, r service.Resoluti
 }
 
 // ChangeObjects calls ChangeFunc; without one, it does nothing.
-func (e *Engine) ChangeObjects(ctx context.Context, j *service.Job, c service.ObjectChange) error {
+func (e *Engine) ChangeObjects(ctx context.Context, j *work.Job, c work.ObjectChange) error {
 	e.Mu.Lock()
 	change := e.ChangeFunc
 	e.Mu.Unlock()
@@ -97,7 +99,7 @@ func (e *Engine) ChangeObjects(ctx context.Context, j *service.Job, c service.Ob
 }
 
 // Watch calls WatchFunc; without one, nothing has drifted.
-func (e *Engine) Watch(ctx context.Context, j *service.Job, addresses []string, reads int) ([]service.Found, error) {
+func (e *Engine) Watch(ctx context.Context, j *work.Job, addresses []string, reads int) ([]work.Found, error) {
 	e.Mu.Lock()
 	watch := e.WatchFunc
 	e.Mu.Unlock()
@@ -161,12 +163,12 @@ type Harness struct {
 	key       *seal.Key
 	Engine    *Engine
 	Capacity  Capacity
-	Retention service.Retention // from the next Start on
+	Retention record.Retention // from the next Start on
 	*service.Service
 	store  *store.Store
 	End    func() // ends the service, as its process would; Start starts it again
 	change []func(*service.Options)
-	Admin  *service.Actor
+	Admin  *rights.Actor
 	Token  string
 	ahead  atomic.Int64 // of the clock, in nanoseconds
 }
@@ -190,7 +192,7 @@ func New(t *testing.T, change ...func(*service.Options)) *Harness {
 	h := &Harness{t: t, dir: t.TempDir(), key: key, Engine: &Engine{}, change: change}
 	h.Start()
 	t.Cleanup(func() { h.End() })
-	if h.Token, err = h.Bootstrap("root", "acme"); err != nil || h.Token == "" {
+	if h.Token, err = h.Users.Bootstrap("root", "acme"); err != nil || h.Token == "" {
 		t.Fatal(h.Token, err)
 	}
 	h.Admin = h.Actor(h.Token)
@@ -243,8 +245,8 @@ func (h *Harness) Die() {
 }
 
 // StateText returns the bytes of a version of a state.
-func (h *Harness) StateText(a *service.Actor, id string) ([]byte, *record.StateVersion, error) {
-	r, v, err := h.DownloadState(a, id)
+func (h *Harness) StateText(a *rights.Actor, id string) ([]byte, *record.StateVersion, error) {
+	r, v, err := h.States.Download(a, id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -265,13 +267,37 @@ func (h *Harness) Restore(backup io.Reader) {
 }
 
 // Actor returns the actor of a token.
-func (h *Harness) Actor(token string) *service.Actor {
+func (h *Harness) Actor(token string) *rights.Actor {
 	h.t.Helper()
-	a, err := h.Authenticate(token, "test")
+	a, err := h.Tokens.Authenticate(token, "test")
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	return a
+}
+
+// Member creates a user with a token, in a team with a role on a workspace or a project, and returns the user.
+func (h *Harness) Member(name, role, on string) *rights.Actor {
+	h.t.Helper()
+	u, err := h.Users.Create(h.Admin, name, "", false)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	team, err := h.Teams.Create(h.Admin, record.Team{Organization: "acme", Name: "team-" + name})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := h.Teams.ChangeMembers(h.Admin, team.ID, []string{name}, false); err != nil {
+		h.t.Fatal(err)
+	}
+	if _, err := h.TeamAccess.Create(h.Admin, record.Access{Team: team.ID, On: on, Role: role}); err != nil {
+		h.t.Fatal(err)
+	}
+	token, _, err := h.Tokens.Create(h.Admin, record.TokenUser, u.ID, "", time.Time{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return h.Actor(token)
 }
 
 // Ptr returns a pointer to a value.
@@ -280,7 +306,7 @@ func Ptr[T any](v T) *T { return &v }
 // NewWorkspace creates a workspace of acme.
 func (h *Harness) NewWorkspace(name string) *service.WorkspaceView {
 	h.t.Helper()
-	w, err := h.CreateWorkspace(h.Admin, "acme", service.WorkspaceSettings{Name: &name})
+	w, err := h.Workspaces.Create(h.Admin, "acme", service.WorkspaceSettings{Name: &name})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -310,11 +336,11 @@ func Archive(t *testing.T, files map[string]string) io.Reader {
 // NewConfiguration uploads a configuration, and returns its ID.
 func (h *Harness) NewConfiguration(w *service.WorkspaceView, speculative bool) string {
 	h.t.Helper()
-	c, err := h.CreateConfiguration(h.Admin, w.ID, record.Configuration{Speculative: speculative})
+	c, err := h.Configurations.Create(h.Admin, w.ID, record.Configuration{Speculative: speculative})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if err := h.UploadConfiguration(c.Secret, Archive(h.t, map[string]string{"main.tf": ""}), -1); err != nil {
+	if err := h.Configurations.Upload(c.Secret, Archive(h.t, map[string]string{"main.tf": ""}), -1); err != nil {
 		h.t.Fatal(err)
 	}
 	return c.ID
@@ -326,14 +352,14 @@ func (h *Harness) NewRun(w *service.WorkspaceView, change func(*record.Run)) *re
 	h.Engine.Mu.Lock()
 	planned := len(h.Engine.Planned)
 	h.Engine.Mu.Unlock()
-	r := record.Run{Refresh: true, Source: service.SourceAPI, Message: fmt.Sprint(planned)}
+	r := record.Run{Refresh: true, Source: record.SourceAPI, Message: fmt.Sprint(planned)}
 	if change != nil {
 		change(&r)
 	}
 	if r.Configuration == "" {
 		r.Configuration = h.NewConfiguration(w, false)
 	}
-	out, err := h.CreateRun(h.Admin, w.ID, r)
+	out, err := h.Runs.Create(h.Admin, w.ID, r)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -345,7 +371,7 @@ func (h *Harness) Await(id string, s record.RunStatus) *service.RunView {
 	h.t.Helper()
 	changes := uint64(0)
 	for {
-		v, err := h.FindRun(h.Admin, id)
+		v, err := h.Runs.Find(h.Admin, id)
 		if err != nil {
 			h.t.Fatal(err)
 		}
@@ -353,32 +379,32 @@ func (h *Harness) Await(id string, s record.RunStatus) *service.RunView {
 			return v
 		}
 		if v.Status.Final() || h.t.Context().Err() != nil {
-			log, _ := h.Log(context.Background(), h.LogAddress(&v.Plan), 0, 10_000)
+			log, _ := h.Logs.Read(context.Background(), h.Logs.Address(&v.Plan), 0, 10_000)
 			h.t.Fatalf("the run is %s, not %s; its log: %q", v.Status, s, log)
 		}
-		changes = h.Changed(h.t.Context(), changes)
+		changes = h.Runs.Changed(h.t.Context(), changes)
 	}
 }
 
 // PlanThen plans as usual, after it has called look with the job.
-func PlanThen(look func(*service.Job)) func(context.Context, *service.Job) (*service.PlanResult, error) {
-	return func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
+func PlanThen(look func(*work.Job)) func(context.Context, *work.Job) (*work.PlanResult, error) {
+	return func(_ context.Context, j *work.Job) (*work.PlanResult, error) {
 		look(j)
-		return &service.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID),
+		return &work.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID),
 			Redacted: []byte("{}")}, nil
 	}
 }
 
 // PlanNothing returns a plan without changes.
-func PlanNothing(_ context.Context, j *service.Job) (*service.PlanResult, error) {
-	return &service.PlanResult{Plan: []byte("plan of " + j.Run.ID), Redacted: []byte("{}")}, nil
+func PlanNothing(_ context.Context, j *work.Job) (*work.PlanResult, error) {
+	return &work.PlanResult{Plan: []byte("plan of " + j.Run.ID), Redacted: []byte("{}")}, nil
 }
 
 // PlanUntilLeft plans until it is left; begun is closed when it has begun.
-func PlanUntilLeft(begun chan<- struct{}) func(context.Context, *service.Job) (*service.PlanResult, error) {
-	return func(ctx context.Context, _ *service.Job) (*service.PlanResult, error) {
+func PlanUntilLeft(begun chan<- struct{}) func(context.Context, *work.Job) (*work.PlanResult, error) {
+	return func(ctx context.Context, _ *work.Job) (*work.PlanResult, error) {
 		close(begun)
 		<-ctx.Done()
-		return nil, service.ErrStopped
+		return nil, work.ErrStopped
 	}
 }

@@ -10,9 +10,10 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/variables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // needed has the attributes and relationships without which a client crashes, hangs or does the wrong thing, with their
@@ -211,7 +212,7 @@ func TestEveryAnswerHasWhatClientsCrashWithout(t *testing.T) {
 	s.sees("organizations/acme/capacity", "organization-capacity")
 	s.sees("account/details", "users")
 	must(t, of(s.client.Workspaces.Lock(s.ctx, w.ID, client.WorkspaceLockOptions{}))) // the run is pending
-	view := must(t, of(s.Workspace(s.Admin, w.ID)))
+	view := must(t, of(s.Workspaces.Find(s.Admin, w.ID)))
 	r := s.NewRun(view, nil)
 	look(r.ID)
 	s.sees("workspaces/"+w.ID+"/configuration-versions", "configuration-versions")
@@ -245,7 +246,7 @@ func TestEveryAnswerHasWhatClientsCrashWithout(t *testing.T) {
 	s.sees("state-version-outputs/"+outputs[0].ID, "state-version-outputs")
 	s.sees("state-versions?filter[workspace][name]=one&filter[organization][name]=acme", "state-versions")
 	for _, sensitive := range []bool{false, true} {
-		must(t, of(s.PutVariable(s.Admin, w.ID, "", service.VariableSettings{Sensitive: &sensitive,
+		must(t, of(s.Variables.Put(s.Admin, w.ID, "", variables.Settings{Sensitive: &sensitive,
 			Key: servicetest.Ptr(fmt.Sprintf("v%t", sensitive)), Value: servicetest.Ptr("x")})))
 	}
 	s.sees("workspaces/"+w.ID+"/vars", "vars")
@@ -284,7 +285,7 @@ func TestTheFormOfALogDependsOnTheClientAndTheWorkspace(t *testing.T) {
 	} {
 		w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme", client.WorkspaceCreateOptions{
 			Name: client.String(strings.ReplaceAll(what, " ", "-")), StructuredRunOutputEnabled: &try.workspace})))
-		cv := s.NewConfiguration(must(t, of(s.Workspace(s.Admin, w.ID))), false)
+		cv := s.NewConfiguration(must(t, of(s.Workspaces.Find(s.Admin, w.ID))), false)
 		q := must(t, of(http.NewRequestWithContext(s.ctx, http.MethodPost, s.server.URL+"/api/v2/runs",
 			strings.NewReader(fmt.Sprintf(`{"data":{"type":"runs","attributes":{},"relationships":{"workspace":{"data":{"type":`+
 				`"workspaces","id":%q}},"configuration-version":{"data":{"type":"configuration-versions","id":%q}}}}}`,
@@ -308,7 +309,7 @@ func TestALogIsReadInPartsWithoutAToken(t *testing.T) {
 	s := newSite(t)
 	began, gone := make(chan struct{}), make(chan struct{})
 	s.Engine.Mu.Lock()
-	s.Engine.PlanFunc = servicetest.PlanThen(func(j *service.Job) {
+	s.Engine.PlanFunc = servicetest.PlanThen(func(j *work.Job) {
 		fmt.Fprintln(j.Log, "beginning")
 		close(began)
 		<-gone

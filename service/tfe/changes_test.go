@@ -16,6 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tfe"
+	"github.com/millipede-iac/millipede/service/variables"
 )
 
 // A change read the object, then the body of the request, and then stored the whole object. Changes that somebody else
@@ -23,11 +24,11 @@ import (
 func TestTwoWhoChangeAnObjectAtOnceUndoNothing(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
-	project := must(t, of(s.CreateProject(s.Admin, record.Project{Organization: "acme", Name: "platform"})))
-	set := must(t, of(s.CreateVariableSet(s.Admin, record.VariableSet{Organization: "acme", Name: "common"})))
-	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
-	access := must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "custom"})))
-	n := must(t, of(s.CreateNotification(s.Admin, record.Notification{
+	project := must(t, of(s.Projects.Create(s.Admin, record.Project{Organization: "acme", Name: "platform"})))
+	set := must(t, of(s.VariableSets.Create(s.Admin, record.VariableSet{Organization: "acme", Name: "common"})))
+	team := must(t, of(s.Teams.Create(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
+	access := must(t, of(s.TeamAccess.Create(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "custom"})))
+	n := must(t, of(s.Notifications.Create(s.Admin, record.Notification{
 		Workspace: w.ID, Name: "hook", Destination: "generic", URL: "https://example.com",
 	})))
 	api := tfe.Handler(tfe.Options{Service: s.Service})
@@ -71,21 +72,21 @@ func TestTwoWhoChangeAnObjectAtOnceUndoNothing(t *testing.T) {
 // of its own groups, its members were owners after their next login.
 func TestOnlyOwnersChangeTheOwnersTeam(t *testing.T) {
 	s := newSite(t)
-	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs", ManageTeams: true})))
-	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
+	team := must(t, of(s.Teams.Create(s.Admin, record.Team{Organization: "acme", Name: "devs", ManageTeams: true})))
+	token, _, err := s.Tokens.Create(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := must(t, of(s.Organization(s.Admin, "acme")))
+	o := must(t, of(s.Organizations.Find(s.Admin, "acme")))
 	group := client.TeamUpdateOptions{SSOTeamID: client.String("mine")}
 	if _, err := s.as(token).Teams.Update(s.ctx, o.Owners, group); err == nil {
 		t.Error("a team that is not the owners has set the group of the owners")
 	}
-	if owners := must(t, of(s.Team(s.Admin, o.Owners))); owners.SSO != "" {
+	if owners := must(t, of(s.Teams.Find(s.Admin, o.Owners))); owners.SSO != "" {
 		t.Errorf("the group of the owners is %q", owners.SSO)
 	}
 	must(t, of(s.client.Teams.Update(s.ctx, o.Owners, group)))
-	if other := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "ops"}))); other != nil {
+	if other := must(t, of(s.Teams.Create(s.Admin, record.Team{Organization: "acme", Name: "ops"}))); other != nil {
 		must(t, of(s.as(token).Teams.Update(s.ctx, other.ID, group)))
 	}
 }
@@ -145,7 +146,7 @@ func TestTheTagsOfAnOrganizationAreListedAddedAndDeleted(t *testing.T) {
 func TestTagsAreSetAsARelationship(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
-	p := must(t, of(s.CreateProject(s.Admin, record.Project{Organization: "acme", Name: "platform"})))
+	p := must(t, of(s.Projects.Create(s.Admin, record.Project{Organization: "acme", Name: "platform"})))
 	const pair = `{"data":[{"type":"tag-bindings","attributes":{"key":%q,"value":%q}}]}`
 	for _, of := range []string{"projects/" + p.ID, "workspaces/" + w.ID} {
 		for _, step := range []struct{ method, key, want string }{
@@ -196,12 +197,12 @@ func TestAllVariablesAreThoseThatARunHas(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
 	put := func(parent, key, value string) {
-		must(t, of(s.PutVariable(s.Admin, parent, "", service.VariableSettings{Key: &key, Value: &value,
+		must(t, of(s.Variables.Put(s.Admin, parent, "", variables.Settings{Key: &key, Value: &value,
 			Sensitive: servicetest.Ptr(key == "secret")})))
 	}
-	first := must(t, of(s.CreateVariableSet(s.Admin, record.VariableSet{
+	first := must(t, of(s.VariableSets.Create(s.Admin, record.VariableSet{
 		Organization: "acme", Name: "first", Global: true})))
-	last := must(t, of(s.CreateVariableSet(s.Admin, record.VariableSet{
+	last := must(t, of(s.VariableSets.Create(s.Admin, record.VariableSet{
 		Organization: "acme", Name: "last", Global: true, Priority: true})))
 	for _, key := range []string{"a", "b", "c", "secret"} {
 		put(first.ID, key, "first")
@@ -225,7 +226,7 @@ func TestWhatIsIncludedWithAnOrganizationATeamAndAToken(t *testing.T) {
 	if o.DefaultProject == nil || o.DefaultProject.Name != "Default Project" {
 		t.Errorf("%+v", o.DefaultProject)
 	}
-	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
+	team := must(t, of(s.Teams.Create(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
 	m := must(t, of(s.client.OrganizationMemberships.Create(s.ctx, "acme", client.OrganizationMembershipCreateOptions{
 		Email: client.String("new@example.org"), Teams: []*client.Team{{ID: team.ID}}})))
 	if m.User.Email != "new@example.org" {
@@ -274,8 +275,8 @@ func TestSettingsOfAnOrganizationAreKeptOrRefused(t *testing.T) {
 
 func TestOnlyOwnersDeleteWhatManagesResourcesWhereTheySaySo(t *testing.T) {
 	s := newSite(t)
-	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
-	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
+	team := must(t, of(s.Teams.Create(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
+	token, _, err := s.Tokens.Create(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +288,7 @@ func TestOnlyOwnersDeleteWhatManagesResourcesWhereTheySaySo(t *testing.T) {
 			MD5: client.String(service.Sum(state))}, RawState: state})))
 	must(t, of(s.client.Workspaces.Unlock(s.ctx, full.ID)))
 	for _, w := range []string{full.ID, empty.ID} {
-		must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: w, Role: "admin"})))
+		must(t, of(s.TeamAccess.Create(s.Admin, record.Access{Team: team.ID, On: w, Role: "admin"})))
 	}
 	must(t, of(s.client.Organizations.Update(s.ctx, "acme", client.OrganizationUpdateOptions{
 		AllowForceDeleteWorkspaces: client.Bool(false)})))

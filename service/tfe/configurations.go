@@ -5,8 +5,8 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 func (c *call) configurationResource(v *record.Configuration) resource {
@@ -23,7 +23,7 @@ func (c *call) configurationResource(v *record.Configuration) resource {
 }
 
 func (c *call) configurations() error {
-	all, err := c.Configurations(c.actor, c.arg("ws"))
+	all, err := c.svc.Configurations.List(c.actor, c.arg("ws"))
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (c *call) createConfiguration() error {
 	if _, err := c.body(&a); err != nil {
 		return err
 	}
-	v, err := c.CreateConfiguration(c.actor, c.arg("ws"), record.Configuration{
+	v, err := c.svc.Configurations.Create(c.actor, c.arg("ws"), record.Configuration{
 		AutoQueue: a.AutoQueue, Speculative: a.Speculative, Provisional: a.Provisional, Source: c.source(),
 	})
 	if err != nil {
@@ -57,13 +57,13 @@ func (c *call) createConfiguration() error {
 // source distinguishes a command line that follows its runs from other programs.
 func (c *call) source() string {
 	if c.r.Header.Get("Terraform-Version") != "" {
-		return service.SourceCLI
+		return record.SourceCLI
 	}
-	return service.SourceAPI
+	return record.SourceAPI
 }
 
 func (c *call) configuration() error {
-	v, err := c.Configuration(c.actor, c.arg("cv"))
+	v, err := c.svc.Configurations.Find(c.actor, c.arg("cv"))
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (c *call) configuration() error {
 func (c *call) downloadConfiguration() error { return c.download(c.arg("cv")) }
 
 func (c *call) downloadRunConfiguration() error {
-	r, err := c.FindRun(c.actor, c.arg("run"))
+	r, err := c.svc.Runs.Find(c.actor, c.arg("run"))
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (c *call) downloadRunConfiguration() error {
 }
 
 func (c *call) download(configuration string) error {
-	archive, err := c.DownloadConfiguration(c.actor, configuration)
+	archive, err := c.svc.Configurations.Download(c.actor, configuration)
 	if err != nil {
 		return err
 	}
@@ -98,8 +98,8 @@ func (c *call) download(configuration string) error {
 
 // archiveConfiguration removes the files of a version. Programs recognize a refusal by its title.
 func (c *call) archiveConfiguration() error {
-	err := c.ArchiveConfiguration(c.actor, c.arg("cv"))
-	if errors.Is(err, service.ErrConflict) {
+	err := c.svc.Configurations.Archive(c.actor, c.arg("cv"))
+	if errors.Is(err, tables.ErrConflict) {
 		return &failure{http.StatusConflict, "transition not allowed", err.Error()}
 	}
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *call) archiveConfiguration() error {
 }
 
 func (s *server) uploadConfiguration(w http.ResponseWriter, r *http.Request) {
-	if err := s.UploadConfiguration(r.PathValue("secret"), r.Body, r.ContentLength); err != nil {
+	if err := s.svc.Configurations.Upload(r.PathValue("secret"), r.Body, r.ContentLength); err != nil {
 		s.fail(w, r, err)
 		return
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/variables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // Routes without included documents accepted any name in include. On others, a change with an unknown name was made
@@ -260,7 +262,7 @@ func TestAPlanWithoutChangesIsAppliedWhereThatIsAllowed(t *testing.T) {
 func TestALogHasNoEndInItsMidst(t *testing.T) {
 	s := newSite(t)
 	s.Engine.Mu.Lock()
-	s.Engine.PlanFunc = servicetest.PlanThen(func(j *service.Job) { fmt.Fprint(j.Log, "one \x03two\x02 three\n") })
+	s.Engine.PlanFunc = servicetest.PlanThen(func(j *work.Job) { fmt.Fprint(j.Log, "one \x03two\x02 three\n") })
 	s.Engine.Mu.Unlock()
 	r := s.NewRun(s.NewWorkspace("one"), nil)
 	s.Await(r.ID, record.Planned)
@@ -313,7 +315,7 @@ func TestWorkspacesComeInTheOrderThatIsAskedFor(t *testing.T) {
 // The API reported all permissions to everybody with any access to an organization or a project.
 func TestSomebodyIsToldWhatTheyMayDo(t *testing.T) {
 	s := newSite(t)
-	p := must(t, of(s.CreateProject(s.Admin, record.Project{Organization: "acme", Name: "platform"})))
+	p := must(t, of(s.Projects.Create(s.Admin, record.Project{Organization: "acme", Name: "platform"})))
 	token := s.teamToken(p.ID, "read")
 	for who, c := range map[string]*client.Client{"admin": s.client, "team": s.as(token)} {
 		o := must(t, of(c.Organizations.Read(s.ctx, "acme")))
@@ -387,7 +389,7 @@ func TestVariablesComeInPagesToThoseWhoAskForPages(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
 	for i := range 25 {
-		must(t, of(s.PutVariable(s.Admin, w.ID, "", service.VariableSettings{
+		must(t, of(s.Variables.Put(s.Admin, w.ID, "", variables.Settings{
 			Key: servicetest.Ptr(fmt.Sprintf("v%02d", i)), Value: servicetest.Ptr("x")})))
 	}
 	if all := must(t, of(s.client.Variables.List(s.ctx, w.ID, nil))); len(all.Items) != 25 {

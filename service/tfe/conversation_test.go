@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // The requests were recorded from command lines, byte for byte where a library would send others: a lock with an empty
@@ -43,7 +43,7 @@ func TestACommandLineGetsWhatItNeedsInTheOrderInWhichItAsks(t *testing.T) {
 	cv := s.NewConfiguration(w, false)
 	gone := make(chan struct{})
 	s.Engine.Mu.Lock()
-	s.Engine.PlanFunc = servicetest.PlanThen(func(*service.Job) { <-gone })
+	s.Engine.PlanFunc = servicetest.PlanThen(func(*work.Job) { <-gone })
 	s.Engine.Mu.Unlock()
 	text := answer(http.MethodPost, "runs", fmt.Sprintf(`{"data":{"type":"runs","attributes":{"auto-apply":false,`+
 		`"refresh":true,"save-plan":false,"variables":[{"key":"x","value":"\"5\""}]},"relationships":{"workspace":{"data":`+

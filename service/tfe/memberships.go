@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-func membershipResource(m *service.MembershipView) resource {
+func membershipResource(m *accounts.MembershipView) resource {
 	status := "active"
 	if m.Person == nil {
 		status = "invited"
@@ -25,9 +25,9 @@ func membershipResource(m *service.MembershipView) resource {
 
 // userOf returns the user of a membership. Clients crash without one: an invitation gets one that does not exist yet,
 // with the address that was invited.
-func userOf(m *service.MembershipView) *record.User {
+func userOf(m *accounts.MembershipView) *record.User {
 	if m.Person == nil {
-		return &record.User{ID: service.InvitedUser(m.ID), Email: m.Email}
+		return &record.User{ID: accounts.InvitedUser(m.ID), Email: m.Email}
 	}
 	u := *m.Person
 	u.Email = cmp.Or(u.Email, m.Email)
@@ -35,19 +35,19 @@ func userOf(m *service.MembershipView) *record.User {
 }
 
 // besideMembership returns the documents that can be included with a membership.
-func (c *call) besideMembership(m *service.MembershipView) (out []resource) {
+func (c *call) besideMembership(m *accounts.MembershipView) (out []resource) {
 	if c.wants("user") {
 		out = append(out, userResource(userOf(m)))
 	}
 	if c.wants("teams") {
 		for _, id := range m.Teams {
-			if t, err := c.Team(c.actor, id); err == nil {
+			if t, err := c.svc.Teams.Find(c.actor, id); err == nil {
 				out = append(out, teamResource(t))
 			}
 		}
 	}
 	if c.wants("organization") {
-		if o, err := c.Organization(c.actor, m.Organization); err == nil {
+		if o, err := c.svc.Organizations.Find(c.actor, m.Organization); err == nil {
 			out = append(out, c.organizationResource(o))
 		}
 	}
@@ -55,7 +55,7 @@ func (c *call) besideMembership(m *service.MembershipView) (out []resource) {
 }
 
 func (c *call) memberships() error {
-	all, err := c.Memberships(c.actor, c.arg("org"))
+	all, err := c.svc.Memberships.List(c.actor, c.arg("org"))
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (c *call) memberships() error {
 	part, status := strings.ToLower(q.Get("q")), q.Get("filter[status]")
 	emails := words(strings.ToLower(q.Get("filter[email]")))
 	names := words(strings.ToLower(q.Get("filter[user][username]")))
-	all = slices.DeleteFunc(all, func(m *service.MembershipView) bool {
+	all = slices.DeleteFunc(all, func(m *accounts.MembershipView) bool {
 		name, state := "", "invited"
 		if m.Person != nil {
 			name, state = strings.ToLower(m.Person.Name), "active"
@@ -76,7 +76,7 @@ func (c *call) memberships() error {
 	return list(c, all, membershipResource, c.besideMembership)
 }
 
-func (c *call) answerMembership(status int, m *service.MembershipView, err error) error {
+func (c *call) answerMembership(status int, m *accounts.MembershipView, err error) error {
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (c *call) answerMembership(status int, m *service.MembershipView, err error
 }
 
 func (c *call) membership() error {
-	m, err := c.Membership(c.actor, c.arg("membership"))
+	m, err := c.svc.Memberships.Find(c.actor, c.arg("membership"))
 	return c.answerMembership(http.StatusOK, m, err)
 }
 
@@ -102,13 +102,13 @@ func (c *call) invite() error {
 	for _, r := range refs {
 		teams = append(teams, r.ID)
 	}
-	m, err := c.Invite(c.actor, c.arg("org"), a.Email, teams)
+	m, err := c.svc.Memberships.Invite(c.actor, c.arg("org"), a.Email, teams)
 	c.asked["user"] = true // clients compare the response with a later read that includes the user
 	return c.answerMembership(http.StatusCreated, m, err)
 }
 
 func (c *call) expel() error {
-	if err := c.Expel(c.actor, c.arg("membership")); err != nil {
+	if err := c.svc.Memberships.Expel(c.actor, c.arg("membership")); err != nil {
 		return err
 	}
 	return c.empty(http.StatusNoContent)

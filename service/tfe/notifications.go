@@ -32,7 +32,7 @@ func deliveryResponses(n *record.Notification) []any {
 }
 
 func (c *call) notifications() error {
-	all, err := c.Notifications(c.actor, c.arg("ws"))
+	all, err := c.svc.Notifications.List(c.actor, c.arg("ws"))
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (c *call) notifications() error {
 }
 
 func (c *call) notification() error {
-	n, err := c.Notification(c.actor, c.arg("nc"))
+	n, err := c.svc.Notifications.Find(c.actor, c.arg("nc"))
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (c *call) createNotification() error {
 	// The configuration is stored disabled, and is enabled when its receiver has accepted the verification.
 	enable := c.o.Verify != nil && n.Enabled
 	n.Enabled = n.Enabled && !enable
-	kept, err := c.CreateNotification(c.actor, n)
+	kept, err := c.svc.Notifications.Create(c.actor, n)
 	return c.answerNotification(http.StatusCreated, kept, enable, err)
 }
 
@@ -69,7 +69,7 @@ func (c *call) changeNotification() error {
 		return err
 	}
 	enable := false
-	kept, err := c.ChangeNotification(c.actor, c.arg("nc"), func(n *record.Notification) error {
+	kept, err := c.svc.Notifications.Change(c.actor, c.arg("nc"), func(n *record.Notification) error {
 		was := *n
 		err := change(n)
 		verified := was.Enabled && was.URL == n.URL && slices.Equal(was.Users, n.Users) &&
@@ -85,7 +85,7 @@ func (c *call) changeNotification() error {
 func (c *call) answerNotification(status int, kept *record.Notification, enable bool, err error) error {
 	if err == nil && enable {
 		if err = c.verify(kept.ID); err == nil {
-			kept, err = c.ChangeNotification(c.actor, kept.ID, func(n *record.Notification) error {
+			kept, err = c.svc.Notifications.Change(c.actor, kept.ID, func(n *record.Notification) error {
 				n.Enabled = true
 				return nil
 			})
@@ -159,7 +159,7 @@ func (c *call) verifyNotification() error {
 }
 
 func (c *call) deleteNotification() error {
-	if err := c.DeleteNotification(c.actor, c.arg("nc")); err != nil {
+	if err := c.svc.Notifications.Delete(c.actor, c.arg("nc")); err != nil {
 		return err
 	}
 	return c.empty(http.StatusNoContent)

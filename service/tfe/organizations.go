@@ -9,17 +9,17 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/record"
 )
 
 func (c *call) account() error {
-	u := c.Me(c.actor)
+	u := c.svc.Users.Me(c.actor)
 	return c.ok(userResource(&u))
 }
 
 func (c *call) user() error {
-	u, err := c.User(c.actor, c.arg("user"))
+	u, err := c.svc.Users.Find(c.actor, c.arg("user"))
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (c *call) organizationResource(o *record.Organization) resource {
 }
 
 func (c *call) organizations() error {
-	all, err := c.Organizations(c.actor)
+	all, err := c.svc.Organizations.List(c.actor)
 	if err != nil {
 		return err
 	}
@@ -97,13 +97,13 @@ func (c *call) organizations() error {
 }
 
 func (c *call) organization() error {
-	o, err := c.Organization(c.actor, c.arg("org"))
+	o, err := c.svc.Organizations.Find(c.actor, c.arg("org"))
 	if err != nil {
 		return err
 	}
 	var more []resource
 	if c.wants("default_project") {
-		if p, err := c.Project(c.actor, o.DefaultProject); err == nil {
+		if p, err := c.svc.Projects.Find(c.actor, o.DefaultProject); err == nil {
 			more = append(more, c.projectResource(p))
 		}
 	}
@@ -120,9 +120,9 @@ func (c *call) createOrganization() error {
 	}
 	email := ""
 	set(&email, change.Email)
-	o, err := c.CreateOrganization(c.actor, *name, email)
+	o, err := c.svc.Organizations.Create(c.actor, *name, email)
 	if err == nil {
-		o, err = c.ChangeOrganization(c.actor, *name, change)
+		o, err = c.svc.Organizations.Change(c.actor, *name, change)
 	}
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (c *call) changeOrganization() error {
 	if name != nil && !strings.EqualFold(*name, c.arg("org")) {
 		return &failure{http.StatusUnprocessableEntity, "invalid attribute", "an organization cannot be renamed"}
 	}
-	o, err := c.ChangeOrganization(c.actor, c.arg("org"), change)
+	o, err := c.svc.Organizations.Change(c.actor, c.arg("org"), change)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (c *call) changeOrganization() error {
 
 // organizationSettings reads the name and the settings of an organization from a request. It refuses settings that
 // would have no effect although somebody relies on them.
-func (c *call) organizationSettings() (name *string, o service.OrganizationSettings, err error) {
+func (c *call) organizationSettings() (name *string, o accounts.OrganizationSettings, err error) {
 	var a struct {
 		Name, Email *string
 		Mode        *string `json:"default-execution-mode"`
@@ -181,7 +181,7 @@ func (c *call) organizationSettings() (name *string, o service.OrganizationSetti
 	if err := json.Unmarshal(q.Data.Attributes, &others); err != nil {
 		others = nil // there are no attributes
 	}
-	o = service.OrganizationSettings{Email: a.Email, DefaultMode: a.Mode, Others: map[string]bool{}}
+	o = accounts.OrganizationSettings{Email: a.Email, DefaultMode: a.Mode, Others: map[string]bool{}}
 	for setting := range otherSettings {
 		if value, ok := others[setting].(bool); ok {
 			o.Others[setting] = value
@@ -199,7 +199,7 @@ func (c *call) changeAccount() error {
 	if _, err := c.body(&a); err != nil {
 		return err
 	}
-	u, err := c.ChangeMe(c.actor, a.Username, a.Email)
+	u, err := c.svc.Users.ChangeMe(c.actor, a.Username, a.Email)
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (c *call) changeAccount() error {
 }
 
 func (c *call) deleteOrganization() error {
-	if err := c.DeleteOrganization(c.actor, c.arg("org")); err != nil {
+	if err := c.svc.Organizations.Delete(c.actor, c.arg("org")); err != nil {
 		return err
 	}
 	return c.empty(http.StatusNoContent)
@@ -216,7 +216,7 @@ func (c *call) deleteOrganization() error {
 // entitlements returns the features of the organization. Without operations, clients would execute all runs
 // themselves.
 func (c *call) entitlements() error {
-	o, err := c.Organization(c.actor, c.arg("org"))
+	o, err := c.svc.Organizations.Find(c.actor, c.arg("org"))
 	if err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (c *call) entitlements() error {
 }
 
 func (c *call) capacity() error {
-	all, err := c.Queue(c.actor, c.arg("org"))
+	all, err := c.svc.Runs.Queue(c.actor, c.arg("org"))
 	if err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (c *call) capacity() error {
 }
 
 func (c *call) projectResource(p *record.Project) resource {
-	may, err := c.ProjectPermissions(c.actor, p)
+	may, err := c.svc.Projects.Permissions(c.actor, p)
 	if err != nil { // return the rest
 		c.o.Logger.Warn("cannot read the rights in a project", "project", p.ID, "error", err)
 	}
@@ -275,7 +275,7 @@ func (c *call) projects() error {
 	if name := c.r.FormValue("filter[names]"); name != "" {
 		names = words(name)
 	}
-	all, err := c.Projects(c.actor, c.arg("org"), names...)
+	all, err := c.svc.Projects.List(c.actor, c.arg("org"), names...)
 	if err != nil {
 		return err
 	}
@@ -300,7 +300,7 @@ func (c *call) besideProject(p *record.Project) (more []resource) {
 		more = bindings(p.Tags)
 	}
 	if c.wants("organization") {
-		if o, err := c.Organization(c.actor, p.Organization); err == nil {
+		if o, err := c.svc.Organizations.Find(c.actor, p.Organization); err == nil {
 			more = append(more, c.organizationResource(o))
 		}
 	}
@@ -308,7 +308,7 @@ func (c *call) besideProject(p *record.Project) (more []resource) {
 }
 
 func (c *call) project() error {
-	p, err := c.Project(c.actor, c.arg("project"))
+	p, err := c.svc.Projects.Find(c.actor, c.arg("project"))
 	return c.answerProject(http.StatusOK, p, err)
 }
 
@@ -321,7 +321,7 @@ func (c *call) createProject() error {
 	if err != nil {
 		return err
 	}
-	kept, err := c.CreateProject(c.actor, p)
+	kept, err := c.svc.Projects.Create(c.actor, p)
 	return c.answerProject(http.StatusCreated, kept, err)
 }
 
@@ -330,7 +330,7 @@ func (c *call) changeProject() error {
 	if err != nil {
 		return err
 	}
-	p, err := c.ChangeProject(c.actor, c.arg("project"), change)
+	p, err := c.svc.Projects.Change(c.actor, c.arg("project"), change)
 	return c.answerProject(http.StatusOK, p, err)
 }
 
@@ -353,7 +353,7 @@ func (c *call) projectChange() (func(*record.Project) error, error) {
 }
 
 func (c *call) deleteProject() error {
-	if err := c.DeleteProject(c.actor, c.arg("project")); err != nil {
+	if err := c.svc.Projects.Delete(c.actor, c.arg("project")); err != nil {
 		return err
 	}
 	return c.empty(http.StatusNoContent)

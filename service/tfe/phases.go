@@ -8,11 +8,12 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 func (c *call) phaseAttributes(p *record.Phase) map[string]any {
 	return map[string]any{
-		"status": string(p.Status), "log-read-url": c.address("/logs/" + c.LogAddress(p)), "resource-additions": p.Add,
+		"status": string(p.Status), "log-read-url": c.address("/logs/" + c.svc.Logs.Address(p)), "resource-additions": p.Add,
 		"resource-changes": p.Change, "resource-destructions": p.Destroy, "resource-imports": p.Import,
 		"status-timestamps": map[string]any{"started-at": moment(p.Started), "finished-at": moment(p.Ended)},
 	}
@@ -36,9 +37,9 @@ func (c *call) applyResource(r *service.RunView) resource {
 // phaseRun returns the run that the path identifies directly or by one of its phases.
 func (c *call) phaseRun() (*service.RunView, error) {
 	if id := c.arg("run"); id != "" {
-		return c.FindRun(c.actor, id)
+		return c.svc.Runs.Find(c.actor, id)
 	}
-	return c.RunOfPhase(c.actor, c.arg("phase"))
+	return c.svc.Runs.OfPhase(c.actor, c.arg("phase"))
 }
 
 func (c *call) plan() error {
@@ -65,7 +66,7 @@ func (c *call) planDocument(redacted bool) error {
 	if err != nil {
 		return err
 	}
-	data, ready, err := c.PlanJSON(c.r.Context(), c.actor, r.Run.Plan.ID, redacted)
+	data, ready, err := c.svc.Plans.JSON(c.r.Context(), c.actor, r.Run.Plan.ID, redacted)
 	if err != nil {
 		return err
 	}
@@ -93,9 +94,9 @@ func (s *server) log(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Poll)
 	defer cancel()
 	limit := int(min(number("limit", maxLog), maxLog))
-	data, err := s.Log(ctx, r.PathValue("address"), number("offset", 0), limit)
+	data, err := s.svc.Logs.Read(ctx, r.PathValue("address"), number("offset", 0), limit)
 	if err != nil {
-		if errors.Is(err, service.ErrNotFound) || r.Context().Err() == nil {
+		if errors.Is(err, tables.ErrNotFound) || r.Context().Err() == nil {
 			s.fail(w, r, err)
 		}
 		return

@@ -11,8 +11,10 @@ import (
 	client "github.com/hashicorp/go-tfe"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 func TestAConfigurationThatNothingNeedsIsArchived(t *testing.T) {
@@ -53,7 +55,7 @@ func TestAConfigurationThatNothingNeedsIsArchived(t *testing.T) {
 	if _, err := s.client.ConfigurationVersions.Download(s.ctx, first); !errors.Is(err, client.ErrResourceNotFound) {
 		t.Errorf("downloading the files of an archived version: %v", err)
 	}
-	if _, err := s.CreateRun(s.Admin, w.ID, record.Run{Configuration: first, Refresh: true}); err == nil ||
+	if _, err := s.Runs.Create(s.Admin, w.ID, record.Run{Configuration: first, Refresh: true}); err == nil ||
 		!strings.Contains(err.Error(), "archived") {
 		t.Errorf("a run of an archived version: %v", err)
 	}
@@ -61,7 +63,7 @@ func TestAConfigurationThatNothingNeedsIsArchived(t *testing.T) {
 
 // fileOf reports whether the service has the files of a configuration version.
 func (s *site) fileOf(id string) bool {
-	data, err := s.DownloadConfiguration(s.Admin, id)
+	data, err := s.Configurations.Download(s.Admin, id)
 	return err == nil && data.Close() == nil
 }
 
@@ -73,13 +75,13 @@ func TestAConfigurationWithWhichAWorkspaceIsWatchedIsNotArchived(t *testing.T) {
 	s.Await(r.ID, record.Applied)
 	s.NewConfiguration(w, false)
 	period := 90 * time.Minute
-	must(t, of(s.ChangeWorkspace(s.Admin, w.ID, service.WorkspaceSettings{DriftPeriod: &period})))
+	must(t, of(s.Workspaces.Change(s.Admin, w.ID, service.WorkspaceSettings{DriftPeriod: &period})))
 	if err := s.client.ConfigurationVersions.Archive(s.ctx, first); err == nil ||
 		!strings.Contains(err.Error(), "watched for drift") {
 		t.Errorf("%v", err)
 	}
 	period = 0
-	must(t, of(s.ChangeWorkspace(s.Admin, w.ID, service.WorkspaceSettings{DriftPeriod: &period})))
+	must(t, of(s.Workspaces.Change(s.Admin, w.ID, service.WorkspaceSettings{DriftPeriod: &period})))
 	if err := s.client.ConfigurationVersions.Archive(s.ctx, first); err != nil {
 		t.Error(err)
 	}
@@ -121,7 +123,7 @@ func TestARunIsNotExecutedByForceBeforeOneInProgress(t *testing.T) {
 	gone := make(chan struct{})
 	begun := make(chan struct{}, 2)
 	s.Engine.Mu.Lock()
-	s.Engine.PlanFunc = servicetest.PlanThen(func(*service.Job) { begun <- struct{}{}; <-gone })
+	s.Engine.PlanFunc = servicetest.PlanThen(func(*work.Job) { begun <- struct{}{}; <-gone })
 	s.Engine.Mu.Unlock()
 	first := s.NewRun(w, nil)
 	<-begun
@@ -201,7 +203,7 @@ func TestANotificationIsForSomebodyWhoIsInvited(t *testing.T) {
 		DestinationType: client.NotificationDestination(client.NotificationDestinationTypeEmail)})))
 	recipients := func() []string {
 		t.Helper()
-		o, err := s.Verification(s.Admin, n.ID)
+		o, err := s.Notifications.Verification(s.Admin, n.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,15 +212,15 @@ func TestANotificationIsForSomebodyWhoIsInvited(t *testing.T) {
 	if got := recipients(); len(got) != 0 {
 		t.Errorf("an unconfirmed address gets mail: %v", got)
 	}
-	must(t, of(s.CreateUser(s.Admin, "ann", "ann@example.org", true)))
+	must(t, of(s.Users.Create(s.Admin, "ann", "ann@example.org", true)))
 	if got := recipients(); len(got) != 1 || got[0] != "ann@example.org" {
 		t.Errorf("after the invitation was accepted: %v", got)
 	}
-	must(t, of(s.CreateOrganization(s.Admin, "other", "")))
-	other := must(t, of(s.Invite(s.Admin, "other", "bob@example.org", nil)))
+	must(t, of(s.Organizations.Create(s.Admin, "other", "")))
+	other := must(t, of(s.Memberships.Invite(s.Admin, "other", "bob@example.org", nil)))
 	if _, err := s.client.NotificationConfigurations.Create(s.ctx, w.ID, client.NotificationConfigurationCreateOptions{
 		Name: client.String("m"), Enabled: client.Bool(false),
-		EmailUsers:      []*client.User{{ID: service.InvitedUser(other.ID)}},
+		EmailUsers:      []*client.User{{ID: accounts.InvitedUser(other.ID)}},
 		DestinationType: client.NotificationDestination(client.NotificationDestinationTypeEmail)}); err == nil {
 		t.Error("a person who is invited to another organization is accepted")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // stateRequest returns the document with which a command line begins to write a state.
@@ -136,7 +137,7 @@ func TestTheWholePlanIsForThoseWhoMayReadIt(t *testing.T) {
 	w := s.NewWorkspace("one")
 	began, gone := make(chan struct{}), make(chan struct{})
 	s.Engine.Mu.Lock()
-	s.Engine.PlanFunc = servicetest.PlanThen(func(*service.Job) { close(began); <-gone })
+	s.Engine.PlanFunc = servicetest.PlanThen(func(*work.Job) { close(began); <-gone })
 	s.Engine.Mu.Unlock()
 	r := s.NewRun(w, nil)
 	<-began
@@ -146,10 +147,10 @@ func TestTheWholePlanIsForThoseWhoMayReadIt(t *testing.T) {
 	}
 	close(gone)
 	s.Await(r.ID, record.Planned)
-	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "readers"})))
-	must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "custom",
+	team := must(t, of(s.Teams.Create(s.Admin, record.Team{Organization: "acme", Name: "readers"})))
+	must(t, of(s.TeamAccess.Create(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "custom",
 		Custom: record.Permissions{Runs: record.Read}})))
-	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
+	token, _, err := s.Tokens.Create(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +253,8 @@ func TestWhatProgramsSendForNothingIsAccepted(t *testing.T) {
 		t.Fatalf("%d %s", status, text)
 	}
 	for query, want := range map[string]string{
-		"filter[tagged][0][key]=env": `"total-count":1`, "filter[tagged][0][key]=env&filter[tagged][0][value]=prod": `"total-count":1`,
+		"filter[tagged][0][key]=env":                               `"total-count":1`,
+		"filter[tagged][0][key]=env&filter[tagged][0][value]=prod": `"total-count":1`,
 		"filter[tagged][0][key]=env&filter[tagged][0][value]=test": `"total-count":0`,
 	} {
 		if status, _, text := s.get("/api/v2/organizations/acme/workspaces?"+query, s.Token); status != http.StatusOK ||

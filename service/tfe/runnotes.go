@@ -5,7 +5,7 @@ import (
 )
 
 func (c *call) runEvents() error {
-	all, err := c.RunHistory(c.actor, c.arg("run"))
+	all, err := c.svc.Runs.History(c.actor, c.arg("run"))
 	if err != nil {
 		return err
 	}
@@ -15,12 +15,12 @@ func (c *call) runEvents() error {
 // besideNote returns the documents that can be included with an entry of a run's history.
 func (c *call) besideNote(n *record.RunNote) (more []resource) {
 	if c.wants("actor") && n.Actor != "" {
-		if u, err := c.User(c.actor, n.Actor); err == nil {
+		if u, err := c.svc.Users.Find(c.actor, n.Actor); err == nil {
 			more = append(more, userResource(u))
 		}
 	}
 	if c.wants("comment") && n.Comment != "" {
-		if v, err := c.FindComment(c.actor, n.Comment); err == nil {
+		if v, err := c.svc.Runs.FindComment(c.actor, n.Comment); err == nil {
 			more = append(more, commentResource(v))
 		}
 	}
@@ -41,7 +41,7 @@ func commentResource(v *record.Comment) resource {
 }
 
 func (c *call) comments() error {
-	all, err := c.Comments(c.actor, c.arg("run"))
+	all, err := c.svc.Runs.Comments(c.actor, c.arg("run"))
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (c *call) comments() error {
 }
 
 func (c *call) readComment() error {
-	v, err := c.FindComment(c.actor, c.arg("comment"))
+	v, err := c.svc.Runs.FindComment(c.actor, c.arg("comment"))
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (c *call) readComment() error {
 }
 
 func (c *call) runEvent() error {
-	n, err := c.FindRunNote(c.actor, c.arg("event"))
+	n, err := c.svc.Runs.FindNote(c.actor, c.arg("event"))
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (c *call) comment() error {
 	if _, err := c.body(&a); err != nil {
 		return err
 	}
-	v, err := c.Comment(c.actor, c.arg("run"), a.Body)
+	v, err := c.svc.Runs.Comment(c.actor, c.arg("run"), a.Body)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 )
 
 // runResource returns the document of a run. Clients crash without its actions and without its relationships to
@@ -43,7 +44,7 @@ func (c *call) runResource(r *service.RunView) resource {
 	apply := r.Permissions.Runs >= record.Write
 	var forceAt any
 	if !r.CancelAsked.IsZero() {
-		forceAt = moment(c.ForceCancelAt(&r.Run))
+		forceAt = moment(c.svc.Runs.ForceCancelAt(&r.Run))
 	}
 	waits := c.waits(&r.Run)
 	a := map[string]any{
@@ -59,7 +60,7 @@ func (c *call) runResource(r *service.RunView) resource {
 		"force-cancel-available-at": forceAt, "structured-run-output-enabled": r.Structured,
 		"actions": map[string]bool{
 			"is-cancelable": r.Status.Cancelable(), "is-confirmable": r.Status.Confirmable() && (r.HasChanges || r.AllowEmpty),
-			"is-discardable": r.Status.Discardable(), "is-force-cancelable": c.ForceCancelable(&r.Run),
+			"is-discardable": r.Status.Discardable(), "is-force-cancelable": c.svc.Runs.ForceCancelable(&r.Run),
 		},
 		"permissions": map[string]bool{
 			"can-apply": apply, "can-cancel": r.Permissions.Runs >= record.Plan, "can-comment": true,
@@ -107,7 +108,7 @@ func (c *call) waits(r *record.Run) (w service.Wait) {
 		}
 		return w
 	}
-	w, err := c.WaitsFor(r)
+	w, err := c.svc.Runs.WaitsFor(r)
 	if err != nil {
 		return service.Wait{} // the document is right without it
 	}
@@ -161,11 +162,11 @@ func (c *call) createRun() error {
 	if r.Message == "" {
 		r.Message = "Queued manually"
 	}
-	made, err := c.CreateRun(c.actor, w.ID, r)
+	made, err := c.svc.Runs.Create(c.actor, w.ID, r)
 	if err != nil {
 		return err
 	}
-	v, err := c.FindRun(c.actor, made.ID)
+	v, err := c.svc.Runs.Find(c.actor, made.ID)
 	if err != nil {
 		return err
 	}
@@ -178,11 +179,11 @@ func (c *call) createRun() error {
 }
 
 func (c *call) run() error {
-	r, err := c.FindRun(c.actor, c.arg("run"))
+	r, err := c.svc.Runs.Find(c.actor, c.arg("run"))
 	if err != nil {
 		return err
 	}
-	c.Seen(r.ID)
+	c.svc.Runs.Seen(r.ID)
 	res, more, err := c.wholeRun(r)
 	if err != nil {
 		return err
@@ -193,11 +194,11 @@ func (c *call) run() error {
 // wholeRun returns a run with its history and comments, and the documents to include.
 func (c *call) wholeRun(r *service.RunView) (res resource, more []resource, err error) {
 	res, more = c.runResource(r), c.besideRun(r)
-	events, err := c.RunHistory(c.actor, r.ID)
+	events, err := c.svc.Runs.History(c.actor, r.ID)
 	if err != nil {
 		return res, nil, err
 	}
-	said, err := c.Comments(c.actor, r.ID)
+	said, err := c.svc.Runs.Comments(c.actor, r.ID)
 	if err != nil {
 		return res, nil, err
 	}
@@ -237,7 +238,7 @@ func (c *call) besideRun(r *service.RunView) (more []resource) {
 	}
 	for name, id := range map[string]string{"created_by": r.CreatedBy, "confirmed_by": r.ConfirmedBy} {
 		if c.wants(name) && id != "" {
-			if u, err := c.User(c.actor, id); err == nil {
+			if u, err := c.svc.Users.Find(c.actor, id); err == nil {
 				more = append(more, userResource(u))
 			}
 		}
@@ -249,12 +250,12 @@ func (c *call) besideRun(r *service.RunView) (more []resource) {
 const maxRuns = 1000
 
 func (c *call) runs() error {
-	all, err := c.Runs(c.actor, c.arg("ws"), maxRuns)
+	all, err := c.svc.Runs.List(c.actor, c.arg("ws"), maxRuns)
 	return c.listRuns(all, err)
 }
 
 func (c *call) organizationRuns() error {
-	all, err := c.OrganizationRuns(c.actor, c.arg("org"), maxRuns)
+	all, err := c.svc.Runs.OfOrganization(c.actor, c.arg("org"), maxRuns)
 	return c.listRuns(all, err)
 }
 
@@ -286,7 +287,7 @@ func (c *call) listRuns(all []*service.RunView, err error) error {
 
 // nameOf returns the name of a user; empty if the actor may not see it.
 func (c *call) nameOf(id string) string {
-	u, err := c.User(c.actor, id)
+	u, err := c.svc.Users.Find(c.actor, id)
 	if err != nil {
 		return ""
 	}
@@ -309,28 +310,28 @@ func operation(r *record.Run) string {
 }
 
 func (c *call) runQueue() error {
-	all, err := c.Queue(c.actor, c.arg("org"))
+	all, err := c.svc.Runs.Queue(c.actor, c.arg("org"))
 	if err != nil {
 		return err
 	}
 	return list(c, all, c.runResource, nil)
 }
 
-func (c *call) applyRun() error       { return c.act(c.Confirm) }
-func (c *call) discardRun() error     { return c.act(c.Discard) }
-func (c *call) cancelRun() error      { return c.act(c.Cancel) }
-func (c *call) forceCancelRun() error { return c.act(c.ForceCancel) }
+func (c *call) applyRun() error       { return c.act(c.svc.Runs.Confirm) }
+func (c *call) discardRun() error     { return c.act(c.svc.Runs.Discard) }
+func (c *call) cancelRun() error      { return c.act(c.svc.Runs.Cancel) }
+func (c *call) forceCancelRun() error { return c.act(c.svc.Runs.ForceCancel) }
 
 // forceExecuteRun has no body.
 func (c *call) forceExecuteRun() error {
-	if err := c.ForceExecute(c.actor, c.arg("run")); err != nil {
+	if err := c.svc.Runs.ForceExecute(c.actor, c.arg("run")); err != nil {
 		return err
 	}
 	return c.empty(http.StatusAccepted)
 }
 
 // act performs an action on a run. The body of the request is a plain object, not a document.
-func (c *call) act(do func(*service.Actor, string, string) error) error {
+func (c *call) act(do func(*rights.Actor, string, string) error) error {
 	var a struct{ Comment string }
 	if err := c.decode(&a); err != nil {
 		return err

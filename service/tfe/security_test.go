@@ -130,13 +130,13 @@ func TestAddressesEndAndAreGoodForOneThing(t *testing.T) {
 func TestATokenEndsWithItsOwnerAndItsTime(t *testing.T) {
 	s := newSite(t)
 	w := s.NewWorkspace("one")
-	team := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
-	must(t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "admin"})))
-	ofTeam, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
+	team := must(t, of(s.Teams.Create(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
+	must(t, of(s.TeamAccess.Create(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "admin"})))
+	ofTeam, _, err := s.Tokens.Create(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	short, _, err := s.CreateToken(s.Admin, record.TokenUser, s.Admin.ID(), "", time.Now().Add(time.Hour))
+	short, _, err := s.Tokens.Create(s.Admin, record.TokenUser, s.Admin.ID(), "", time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestATokenEndsWithItsOwnerAndItsTime(t *testing.T) {
 			t.Errorf("%s, in the address: %d", what, status)
 		}
 	}
-	if err := s.DeleteTeam(s.Admin, team.ID); err != nil {
+	if err := s.Teams.Delete(s.Admin, team.ID); err != nil {
 		t.Fatal(err)
 	}
 	s.Later(2 * time.Hour)
@@ -203,7 +203,7 @@ func TestTheHTTPBackendTellsNothingOfOtherWorkspaces(t *testing.T) {
 			}
 		}
 	}
-	if v, err := s.Workspace(s.Admin, theirs.ID); err != nil || v.Lock.Held() {
+	if v, err := s.Workspaces.Find(s.Admin, theirs.ID); err != nil || v.Lock.Held() {
 		t.Errorf("the workspace of others was locked: %+v, %v", v.Lock, err)
 	}
 }

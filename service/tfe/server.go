@@ -20,6 +20,8 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // The implemented version of the API. Clients read it once, from ping: they refuse to work below 2.5, and show
@@ -48,13 +50,13 @@ type Options struct {
 	Logger   *slog.Logger // default: nothing is logged
 	// Verify sends a notification that verifies a configuration, and returns the response of its receiver; nil
 	// disables verification.
-	Verify func(ctx context.Context, a *service.Actor, configuration string) (*record.Response, error)
+	Verify func(ctx context.Context, a *rights.Actor, configuration string) (*record.Response, error)
 }
 
 // server serves the API.
 type server struct {
-	*service.Service
-	o Options
+	svc *service.Service
+	o   Options
 }
 
 // Handler returns the API, with discovery and with the addresses for uploads, downloads and logs that the API
@@ -104,7 +106,7 @@ type call struct {
 	*server
 	w     http.ResponseWriter
 	r     *http.Request
-	actor *service.Actor
+	actor *rights.Actor
 	asked map[string]bool // the related documents to include
 }
 
@@ -135,7 +137,7 @@ func (s *server) authenticated(pattern string, h handler) http.Handler {
 			from = r.RemoteAddr
 		}
 		c := &call{server: s, w: w, r: r}
-		if c.actor, err = s.Authenticate(strings.TrimSpace(token), from); err == nil {
+		if c.actor, err = s.svc.Tokens.Authenticate(strings.TrimSpace(token), from); err == nil {
 			err = c.readIncludes(path)
 		}
 		if err == nil {
@@ -152,17 +154,17 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	f := &failure{http.StatusInternalServerError, "internal error", "internal error; see the log of the service"}
 	switch {
 	case errors.As(err, &f):
-	case errors.Is(err, service.ErrUnauthorized):
+	case errors.Is(err, tables.ErrUnauthorized):
 		f = &failure{http.StatusUnauthorized, "unauthorized", err.Error()}
-	case errors.Is(err, service.ErrNotFound):
+	case errors.Is(err, tables.ErrNotFound):
 		f = &failure{http.StatusNotFound, "not found", err.Error()}
-	case errors.Is(err, service.ErrForbidden):
+	case errors.Is(err, tables.ErrForbidden):
 		f = &failure{http.StatusForbidden, "forbidden", err.Error()}
-	case errors.Is(err, service.ErrConflict):
+	case errors.Is(err, tables.ErrConflict):
 		f = &failure{http.StatusConflict, "conflict", err.Error()}
-	case errors.Is(err, service.ErrInvalid):
+	case errors.Is(err, tables.ErrInvalid):
 		f = &failure{http.StatusUnprocessableEntity, "invalid attribute", err.Error()}
-	case errors.Is(err, service.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
+	case errors.Is(err, tables.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
 		f = &failure{http.StatusRequestEntityTooLarge, "too large", err.Error()}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		f = &failure{http.StatusRequestTimeout, "request timeout", "the request did not arrive in time"}

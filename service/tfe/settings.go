@@ -7,10 +7,11 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/retention"
 )
 
-// retention is the attribute of that name: absent for no change, null for the retention of the service.
-type retention struct {
+// retentionAttribute is the attribute of that name: absent for no change, null for the retention of the service.
+type retentionAttribute struct {
 	given bool
 	value *struct {
 		Runs   int    `json:"runs"`
@@ -20,19 +21,19 @@ type retention struct {
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (r *retention) UnmarshalJSON(data []byte) error {
+func (r *retentionAttribute) UnmarshalJSON(data []byte) error {
 	r.given = true
 	return json.Unmarshal(data, &r.value)
 }
 
 // setting returns the change of the setting; nil for none.
-func (r *retention) setting() (**record.Retention, error) {
+func (r *retentionAttribute) setting() (**record.Retention, error) {
 	var to *record.Retention
 	switch {
 	case !r.given:
 		return nil, nil //nolint:nilnil // see the comment of the function
 	case r.value != nil:
-		age, err := service.ParseAge(r.value.For)
+		age, err := retention.ParseAge(r.value.For)
 		if err != nil {
 			return nil, err
 		}
@@ -53,24 +54,24 @@ func retentionOf(w *record.Workspace) any {
 // settings reads the settings of a workspace from a request.
 func (c *call) settings() (o service.WorkspaceSettings, err error) {
 	var a struct {
-		Name             *string   `json:"name"`
-		Description      *string   `json:"description"`
-		ExecutionMode    *string   `json:"execution-mode"`
-		Operations       *bool     `json:"operations"`
-		TerraformVersion *string   `json:"terraform-version"`
-		WorkingDirectory *string   `json:"working-directory"`
-		AutoApply        *bool     `json:"auto-apply"`
-		Structured       *bool     `json:"structured-run-output-enabled"`
-		QueueAllRuns     *bool     `json:"queue-all-runs"`
-		AllowDestroy     *bool     `json:"allow-destroy-plan"`
-		GlobalState      *bool     `json:"global-remote-state"`
-		SourceName       *string   `json:"source-name"`
-		SourceURL        *string   `json:"source-url"`
-		ApprovalExpiry   *int      `json:"approval-expiry-seconds"`
-		ObjectLocks      *bool     `json:"object-locks"`
-		Refresh          *string   `json:"refresh"`
-		DriftPeriod      *string   `json:"drift-period"`
-		Retention        retention `json:"retention"`
+		Name             *string            `json:"name"`
+		Description      *string            `json:"description"`
+		ExecutionMode    *string            `json:"execution-mode"`
+		Operations       *bool              `json:"operations"`
+		TerraformVersion *string            `json:"terraform-version"`
+		WorkingDirectory *string            `json:"working-directory"`
+		AutoApply        *bool              `json:"auto-apply"`
+		Structured       *bool              `json:"structured-run-output-enabled"`
+		QueueAllRuns     *bool              `json:"queue-all-runs"`
+		AllowDestroy     *bool              `json:"allow-destroy-plan"`
+		GlobalState      *bool              `json:"global-remote-state"`
+		SourceName       *string            `json:"source-name"`
+		SourceURL        *string            `json:"source-url"`
+		ApprovalExpiry   *int               `json:"approval-expiry-seconds"`
+		ObjectLocks      *bool              `json:"object-locks"`
+		Refresh          *string            `json:"refresh"`
+		DriftPeriod      *string            `json:"drift-period"`
+		Retention        retentionAttribute `json:"retention"`
 		Overwrites       *struct {
 			Mode *bool `json:"execution-mode"`
 		} `json:"setting-overwrites"`

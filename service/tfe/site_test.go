@@ -50,9 +50,9 @@ func (s *site) as(token string) *client.Client {
 // teamToken creates a team with a role on a workspace or a project, and returns a token of the team.
 func (s *site) teamToken(on, role string) string {
 	s.t.Helper()
-	team := must(s.t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
-	must(s.t, of(s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: on, Role: role})))
-	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
+	team := must(s.t, of(s.Teams.Create(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
+	must(s.t, of(s.TeamAccess.Create(s.Admin, record.Access{Team: team.ID, On: on, Role: role})))
+	token, _, err := s.Tokens.Create(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func (c *call) besideState(v *record.StateVersion) (more []resource) {
 		people = append(people, v.CreatedBy)
 	}
 	if v.Run != "" && c.wants("run", "run.created_by", "run.configuration_version") {
-		if r, err := c.FindRun(c.actor, v.Run); err == nil {
+		if r, err := c.svc.Runs.Find(c.actor, v.Run); err == nil {
 			more = append(more, c.runResource(r))
 			if c.wants("run.created_by") {
 				people = append(people, r.CreatedBy)
@@ -75,7 +75,7 @@ func (c *call) besideState(v *record.StateVersion) (more []resource) {
 		}
 	}
 	for _, id := range people {
-		if u, err := c.User(c.actor, id); err == nil {
+		if u, err := c.svc.Users.Find(c.actor, id); err == nil {
 			more = append(more, userResource(u))
 		}
 	}
@@ -83,26 +83,26 @@ func (c *call) besideState(v *record.StateVersion) (more []resource) {
 }
 
 func (c *call) stateVersion() error {
-	v, err := c.StateVersion(c.actor, c.arg("sv"))
+	v, err := c.svc.States.Find(c.actor, c.arg("sv"))
 	return c.answerState(http.StatusOK, v, err)
 }
 
 func (c *call) currentStateVersion() error {
-	v, err := c.CurrentState(c.actor, c.arg("ws"))
+	v, err := c.svc.States.Current(c.actor, c.arg("ws"))
 	return c.answerState(http.StatusOK, v, err)
 }
 
 func (c *call) stateVersions() error {
 	id := c.arg("ws")
 	if id == "" {
-		w, err := c.WorkspaceNamed(c.actor, c.r.FormValue("filter[organization][name]"),
+		w, err := c.svc.Workspaces.Named(c.actor, c.r.FormValue("filter[organization][name]"),
 			c.r.FormValue("filter[workspace][name]"))
 		if err != nil {
 			return err
 		}
 		id = w.ID
 	}
-	all, err := c.StateVersions(c.actor, id)
+	all, err := c.svc.States.List(c.actor, id)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func resourceResource(r *service.Resource) resource {
 }
 
 func (c *call) resources() error {
-	all, err := c.Resources(c.actor, c.arg("ws"))
+	all, err := c.svc.States.Resources(c.actor, c.arg("ws"))
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (c *call) createStateVersion() error {
 		JSON    string  `json:"json-state"`
 		Outputs string  `json:"json-state-outputs"`
 	}
-	if err := c.MayCreateState(c.actor, c.arg("ws")); err != nil {
+	if err := c.svc.States.MayCreate(c.actor, c.arg("ws")); err != nil {
 		return err // checked before the content is read
 	}
 	q, err := c.bodyWithin(&a, maxInline)
@@ -171,12 +171,12 @@ func (c *call) createStateVersion() error {
 				"invalid base64: " + err.Error()}
 		}
 	}
-	v, err := c.CreateState(c.actor, c.arg("ws"), n)
+	v, err := c.svc.States.Create(c.actor, c.arg("ws"), n)
 	return c.answerState(http.StatusCreated, v, err)
 }
 
 func (s *server) uploadState(w http.ResponseWriter, r *http.Request) {
-	if err := s.UploadState(r.PathValue("secret"), r.Body, r.ContentLength); err != nil {
+	if err := s.svc.States.Upload(r.PathValue("secret"), r.Body, r.ContentLength); err != nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -184,7 +184,7 @@ func (s *server) uploadState(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) uploadStateJSON(w http.ResponseWriter, r *http.Request) {
-	if err := s.UploadStateJSON(r.PathValue("secret"), r.Body, r.ContentLength); err != nil {
+	if err := s.svc.States.UploadJSON(r.PathValue("secret"), r.Body, r.ContentLength); err != nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -192,7 +192,7 @@ func (s *server) uploadStateJSON(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *call) downloadState() error {
-	data, v, err := c.DownloadState(c.actor, c.arg("sv"))
+	data, v, err := c.svc.States.Download(c.actor, c.arg("sv"))
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (c *call) downloadState() error {
 }
 
 func (c *call) downloadStateJSON() error {
-	data, err := c.DownloadStateJSON(c.actor, c.arg("sv"))
+	data, err := c.svc.States.DownloadJSON(c.actor, c.arg("sv"))
 	return c.bytes(data, err)
 }
 
@@ -260,7 +260,7 @@ func outputResource(o *record.Output, reveal bool) resource {
 }
 
 func (c *call) stateOutput() error {
-	o, err := c.StateOutput(c.actor, c.arg("output"))
+	o, err := c.svc.States.Output(c.actor, c.arg("output"))
 	if err != nil {
 		return err
 	}
@@ -268,7 +268,7 @@ func (c *call) stateOutput() error {
 }
 
 func (c *call) stateOutputs() error {
-	v, err := c.StateVersion(c.actor, c.arg("sv"))
+	v, err := c.svc.States.Find(c.actor, c.arg("sv"))
 	if err != nil {
 		return err
 	}
@@ -277,14 +277,14 @@ func (c *call) stateOutputs() error {
 
 // currentOutputs returns the outputs of the current state; none if there is no state.
 func (c *call) currentOutputs() error {
-	w, err := c.Workspace(c.actor, c.arg("ws"))
+	w, err := c.svc.Workspaces.Find(c.actor, c.arg("ws"))
 	if err != nil {
 		return err
 	}
 	if w.CurrentState == "" {
 		return c.outputs(&record.StateVersion{})
 	}
-	v, err := c.CurrentState(c.actor, w.ID)
+	v, err := c.svc.States.Current(c.actor, w.ID)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (c *call) addTags() error {
 	if err != nil {
 		return err
 	}
-	if err := c.SetTags(c.actor, c.arg("ws"), tagsOf(refs), nil); err != nil {
+	if err := c.svc.Workspaces.SetTags(c.actor, c.arg("ws"), tagsOf(refs), nil); err != nil {
 		return err
 	}
 	return c.empty(http.StatusNoContent)
@@ -40,7 +40,7 @@ func (c *call) removeTags() error {
 	for _, t := range tagsOf(refs) {
 		names = append(names, t.Key)
 	}
-	if err := c.SetTags(c.actor, c.arg("ws"), nil, names); err != nil {
+	if err := c.svc.Workspaces.SetTags(c.actor, c.arg("ws"), nil, names); err != nil {
 		return err
 	}
 	return c.empty(http.StatusNoContent)
@@ -85,7 +85,7 @@ func (c *call) tagBindings() error {
 // effectiveBindings returns the documents of the tags of a workspace and of its project. Those of the project say so:
 // the provider tfe would make them tags of the workspace otherwise.
 func (c *call) effectiveBindings(w *service.WorkspaceView) ([]resource, error) {
-	tags, err := c.EffectiveTags(c.actor, w.ID)
+	tags, err := c.svc.Workspaces.EffectiveTags(c.actor, w.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (c *call) addTagBindings() error {
 	if err != nil {
 		return err
 	}
-	if err := c.SetTags(c.actor, c.arg("ws"), tagsOf(refs), nil); err != nil {
+	if err := c.svc.Workspaces.SetTags(c.actor, c.arg("ws"), tagsOf(refs), nil); err != nil {
 		return err
 	}
 	return c.tagBindings()
@@ -118,14 +118,14 @@ func (c *call) setTagBindings() error {
 		return err
 	}
 	pairs := tagsOf(refs)
-	if _, err = c.ChangeWorkspace(c.actor, c.arg("ws"), service.WorkspaceSettings{Pairs: &pairs}); err != nil {
+	if _, err = c.svc.Workspaces.Change(c.actor, c.arg("ws"), service.WorkspaceSettings{Pairs: &pairs}); err != nil {
 		return err
 	}
 	return c.empty(http.StatusNoContent)
 }
 
 func (c *call) projectTags() error {
-	p, err := c.Project(c.actor, c.arg("project"))
+	p, err := c.svc.Projects.Find(c.actor, c.arg("project"))
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (c *call) addProjectTags() error {
 	if err != nil {
 		return err
 	}
-	p, err := c.ChangeProject(c.actor, c.arg("project"), func(p *record.Project) error {
+	p, err := c.svc.Projects.Change(c.actor, c.arg("project"), func(p *record.Project) error {
 		p.Tags = append(p.Tags, tagsOf(refs)...)
 		return nil
 	})
@@ -152,7 +152,7 @@ func (c *call) setProjectTags() error {
 	if err != nil {
 		return err
 	}
-	_, err = c.ChangeProject(c.actor, c.arg("project"), func(p *record.Project) error {
+	_, err = c.svc.Projects.Change(c.actor, c.arg("project"), func(p *record.Project) error {
 		p.Tags = tagsOf(refs)
 		return nil
 	})
@@ -164,7 +164,7 @@ func (c *call) setProjectTags() error {
 
 // organizationTags returns the tags without a value of all workspaces, with the number of workspaces that have each.
 func (c *call) organizationTags() error {
-	all, err := c.Workspaces(c.actor, c.arg("org"), service.WorkspaceFilter{})
+	all, err := c.svc.Workspaces.List(c.actor, c.arg("org"), service.WorkspaceFilter{})
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func (c *call) deleteOrganizationTags() error {
 	for _, t := range tagsOf(refs) {
 		keys = append(keys, t.Key)
 	}
-	if err := c.DeleteTags(c.actor, c.arg("org"), keys); err != nil {
+	if err := c.svc.Workspaces.DeleteTags(c.actor, c.arg("org"), keys); err != nil {
 		return err
 	}
 	return c.empty(http.StatusNoContent)
@@ -217,7 +217,7 @@ func (c *call) tagWorkspaces() error {
 	for _, r := range refs {
 		ids = append(ids, r.ID)
 	}
-	if err := c.TagWorkspaces(c.actor, strings.TrimPrefix(c.arg("tag"), "tag-"), ids); err != nil {
+	if err := c.svc.Workspaces.Tag(c.actor, strings.TrimPrefix(c.arg("tag"), "tag-"), ids); err != nil {
 		return err
 	}
 	return c.empty(http.StatusNoContent)

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/record"
 )
 
@@ -47,7 +47,7 @@ func orDefault(text, or string) string {
 }
 
 func (c *call) teams() error {
-	all, err := c.Teams(c.actor, c.arg("org"))
+	all, err := c.svc.Teams.List(c.actor, c.arg("org"))
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (c *call) teams() error {
 }
 
 func (c *call) team() error {
-	t, err := c.Team(c.actor, c.arg("team"))
+	t, err := c.svc.Teams.Find(c.actor, c.arg("team"))
 	if err != nil {
 		return err
 	}
@@ -91,15 +91,15 @@ func (c *call) team() error {
 }
 
 // membershipsOf returns the members of a team, and who is invited to it.
-func (c *call) membershipsOf(t *record.Team) ([]*service.MembershipView, error) {
-	all, err := c.Memberships(c.actor, t.Organization)
-	return slices.DeleteFunc(all, func(m *service.MembershipView) bool {
+func (c *call) membershipsOf(t *record.Team) ([]*accounts.MembershipView, error) {
+	all, err := c.svc.Memberships.List(c.actor, t.Organization)
+	return slices.DeleteFunc(all, func(m *accounts.MembershipView) bool {
 		return !t.Has(m.User) && (m.User != "" || !slices.Contains(m.Teams, t.ID))
 	}), err
 }
 
 func (c *call) teamMemberships() error {
-	t, err := c.Team(c.actor, c.arg("team"))
+	t, err := c.svc.Teams.Find(c.actor, c.arg("team"))
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (c *call) besideTeam(t *record.Team) (more []resource) {
 		return nil
 	}
 	for _, id := range t.Users {
-		if u, err := c.User(c.actor, id); err == nil {
+		if u, err := c.svc.Users.Find(c.actor, id); err == nil {
 			more = append(more, userResource(u))
 		}
 	}
@@ -132,7 +132,7 @@ func (c *call) createTeam() error {
 	if err != nil {
 		return err
 	}
-	kept, err := c.CreateTeam(c.actor, t)
+	kept, err := c.svc.Teams.Create(c.actor, t)
 	return c.answerTeam(http.StatusCreated, kept, err)
 }
 
@@ -141,7 +141,7 @@ func (c *call) changeTeam() error {
 	if err != nil {
 		return err
 	}
-	t, err := c.ChangeTeam(c.actor, c.arg("team"), change)
+	t, err := c.svc.Teams.Change(c.actor, c.arg("team"), change)
 	return c.answerTeam(http.StatusOK, t, err)
 }
 
@@ -198,7 +198,7 @@ func set[T any](to *T, from *T) {
 }
 
 func (c *call) deleteTeam() error {
-	if err := c.DeleteTeam(c.actor, c.arg("team")); err != nil {
+	if err := c.svc.Teams.Delete(c.actor, c.arg("team")); err != nil {
 		return err
 	}
 	return c.empty(http.StatusNoContent)
@@ -215,7 +215,7 @@ func members(remove bool) handler {
 		for _, r := range refs {
 			names = append(names, r.ID)
 		}
-		if err := c.ChangeMembers(c.actor, c.arg("team"), names, remove); err != nil {
+		if err := c.svc.Teams.ChangeMembers(c.actor, c.arg("team"), names, remove); err != nil {
 			return err
 		}
 		return c.empty(http.StatusNoContent)
@@ -270,7 +270,7 @@ func (c *call) accesses() error {
 	if c.onProjects() {
 		name = "filter[project][id]"
 	}
-	all, err := c.Accesses(c.actor, c.r.FormValue(name))
+	all, err := c.svc.TeamAccess.List(c.actor, c.r.FormValue(name))
 	if err != nil {
 		return err
 	}
@@ -278,15 +278,15 @@ func (c *call) accesses() error {
 }
 
 func (c *call) access() error {
-	x, err := c.Access(c.actor, c.arg("access"))
+	x, err := c.svc.TeamAccess.Find(c.actor, c.arg("access"))
 	if err != nil {
 		return err
 	}
 	return c.ok(c.accessResource(x))
 }
 
-// rights are custom permissions in a request. Nil fields are not changed.
-type rights struct {
+// accessAttributes are custom permissions in a request. Nil fields are not changed.
+type accessAttributes struct {
 	Runs    *string `json:"runs"`
 	Vars    *string `json:"variables"`
 	State   *string `json:"state-versions"`
@@ -300,7 +300,7 @@ type rights struct {
 }
 
 // given returns the name of a permission that is set; empty if none is.
-func (r *rights) given() string {
+func (r *accessAttributes) given() string {
 	for _, p := range []struct {
 		name string
 		set  bool
@@ -317,7 +317,7 @@ func (r *rights) given() string {
 }
 
 // apply changes an access; the error names an invalid word.
-func (r *rights) apply(x *record.Access) error {
+func (r *accessAttributes) apply(x *record.Access) error {
 	p := &x.Custom
 	if r.Runs != nil {
 		if p.Runs = slices.Index(runLevels, *r.Runs); p.Runs < 0 {
@@ -360,7 +360,7 @@ func (c *call) grant() error {
 	if err != nil {
 		return err
 	}
-	kept, err := c.CreateAccess(c.actor, x)
+	kept, err := c.svc.TeamAccess.Create(c.actor, x)
 	return c.answerAccess(http.StatusCreated, kept, err)
 }
 
@@ -369,7 +369,7 @@ func (c *call) changeAccess() error {
 	if err != nil {
 		return err
 	}
-	kept, err := c.ChangeAccess(c.actor, c.arg("access"), change)
+	kept, err := c.svc.TeamAccess.Change(c.actor, c.arg("access"), change)
 	return c.answerAccess(http.StatusOK, kept, err)
 }
 
@@ -395,7 +395,7 @@ func (c *call) accessChange() (func(*record.Access) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	var r rights
+	var r accessAttributes
 	text := []byte(q.Data.Attributes)
 	on := "workspace"
 	if c.onProjects() {
@@ -430,7 +430,7 @@ func (c *call) accessChange() (func(*record.Access) error, error) {
 }
 
 func (c *call) revoke() error {
-	if err := c.DeleteAccess(c.actor, c.arg("access")); err != nil {
+	if err := c.svc.TeamAccess.Delete(c.actor, c.arg("access")); err != nil {
 		return err
 	}
 	return c.empty(http.StatusNoContent)

@@ -25,7 +25,7 @@ func teamOf(t *record.Token) string {
 }
 
 func (c *call) token() error {
-	t, err := c.Token(c.actor, c.arg("token"))
+	t, err := c.svc.Tokens.Find(c.actor, c.arg("token"))
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (c *call) token() error {
 // oneToken returns the token of a team or an organization.
 func oneToken(kind string) handler {
 	return func(c *call) error {
-		all, err := c.Tokens(c.actor, kind, c.arg("owner"))
+		all, err := c.svc.Tokens.List(c.actor, kind, c.arg("owner"))
 		if err != nil {
 			return err
 		}
@@ -48,7 +48,7 @@ func oneToken(kind string) handler {
 
 // teamTokens returns the tokens of an organization's teams.
 func (c *call) teamTokens() error {
-	teams, err := c.Teams(c.actor, c.arg("org"))
+	teams, err := c.svc.Teams.List(c.actor, c.arg("org"))
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (c *call) teamTokens() error {
 		if part := c.r.FormValue("q"); part != "" && !strings.Contains(t.Name, part) {
 			continue
 		}
-		theirs, err := c.Tokens(c.actor, record.TokenTeam, t.ID)
+		theirs, err := c.svc.Tokens.List(c.actor, record.TokenTeam, t.ID)
 		if err == nil { // the actor does not manage other tokens
 			all = append(all, theirs...)
 		}
@@ -71,7 +71,7 @@ func (c *call) teamTokens() error {
 // besideToken returns the documents that can be included with a token.
 func (c *call) besideToken(t *record.Token) (more []resource) {
 	if c.wants("created_by") {
-		if u, err := c.User(c.actor, t.CreatedBy); err == nil {
+		if u, err := c.svc.Users.Find(c.actor, t.CreatedBy); err == nil {
 			more = append(more, userResource(u))
 		}
 	}
@@ -110,7 +110,7 @@ func (c *call) sortTokens(all []*record.Token) error {
 }
 
 func (c *call) userTokens() error {
-	all, err := c.Tokens(c.actor, record.TokenUser, c.arg("owner"))
+	all, err := c.svc.Tokens.List(c.actor, record.TokenUser, c.arg("owner"))
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func newToken(kind, arg string) handler {
 		}
 		var expires time.Time
 		set(&expires, a.Expires)
-		token, kept, err := c.CreateToken(c.actor, kind, c.arg(arg), a.Description, expires)
+		token, kept, err := c.svc.Tokens.Create(c.actor, kind, c.arg(arg), a.Description, expires)
 		if err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func newToken(kind, arg string) handler {
 // dropToken revokes the token of a team or an organization.
 func dropToken(kind string) handler {
 	return func(c *call) error {
-		all, err := c.Tokens(c.actor, kind, c.arg("owner"))
+		all, err := c.svc.Tokens.List(c.actor, kind, c.arg("owner"))
 		if err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func dropToken(kind string) handler {
 			return notThere
 		}
 		for _, t := range all {
-			if err := c.DeleteToken(c.actor, t.ID); err != nil {
+			if err := c.svc.Tokens.Delete(c.actor, t.ID); err != nil {
 				return err
 			}
 		}
@@ -157,7 +157,7 @@ func dropToken(kind string) handler {
 }
 
 func (c *call) deleteToken() error {
-	if err := c.DeleteToken(c.actor, c.arg("token")); err != nil {
+	if err := c.svc.Tokens.Delete(c.actor, c.arg("token")); err != nil {
 		return err
 	}
 	return c.empty(http.StatusNoContent)

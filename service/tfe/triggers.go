@@ -34,7 +34,7 @@ func (c *call) runTriggers() error {
 	default:
 		return &failure{http.StatusBadRequest, "invalid parameter", "filter[run-trigger][type] must be inbound or outbound"}
 	}
-	all, err := c.RunTriggers(c.actor, c.arg("ws"), outbound)
+	all, err := c.svc.RunTriggers.List(c.actor, c.arg("ws"), outbound)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (c *call) createRunTrigger() error {
 	if err != nil {
 		return err
 	}
-	t, err := c.CreateRunTrigger(c.actor, c.arg("ws"), source.ID)
+	t, err := c.svc.RunTriggers.Create(c.actor, c.arg("ws"), source.ID)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (c *call) createRunTrigger() error {
 }
 
 func (c *call) runTrigger() error {
-	t, err := c.RunTrigger(c.actor, c.arg("trigger"))
+	t, err := c.svc.RunTriggers.Find(c.actor, c.arg("trigger"))
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (c *call) runTrigger() error {
 }
 
 func (c *call) deleteRunTrigger() error {
-	if err := c.DeleteRunTrigger(c.actor, c.arg("trigger")); err != nil {
+	if err := c.svc.RunTriggers.Delete(c.actor, c.arg("trigger")); err != nil {
 		return err
 	}
 	return c.empty(http.StatusNoContent)

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/variables"
 )
 
 func (c *call) variableResource(v *record.Variable) resource {
@@ -26,7 +26,7 @@ func (c *call) variableResource(v *record.Variable) resource {
 }
 
 func (c *call) variables() error {
-	all, err := c.Variables(c.actor, c.arg("parent"))
+	all, err := c.svc.Variables.List(c.actor, c.arg("parent"))
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (c *call) variables() error {
 
 // allVariables returns the variables of a workspace and of the sets that apply to it.
 func (c *call) allVariables() error {
-	all, err := c.EffectiveVariables(c.actor, c.arg("parent"))
+	all, err := c.svc.Variables.Effective(c.actor, c.arg("parent"))
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (c *call) allVariables() error {
 }
 
 func (c *call) variable() error {
-	v, err := c.Variable(c.actor, c.arg("parent"), c.arg("var"))
+	v, err := c.svc.Variables.Find(c.actor, c.arg("parent"), c.arg("var"))
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (c *call) createVariable() error { return c.putVariable("", http.StatusCrea
 func (c *call) changeVariable() error { return c.putVariable(c.arg("var"), http.StatusOK) }
 
 func (c *call) putVariable(id string, status int) error {
-	var o service.VariableSettings
+	var o variables.Settings
 	var a struct {
 		Key         *string `json:"key"`
 		Value       *string `json:"value"`
@@ -81,7 +81,7 @@ func (c *call) putVariable(id string, status int) error {
 	}
 	o.Key, o.Value, o.Category, o.Description, o.HCL, o.Sensitive = a.Key, a.Value, a.Category, a.Description,
 		a.HCL, a.Sensitive
-	v, err := c.PutVariable(c.actor, c.arg("parent"), id, o)
+	v, err := c.svc.Variables.Put(c.actor, c.arg("parent"), id, o)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (c *call) putVariable(id string, status int) error {
 }
 
 func (c *call) deleteVariable() error {
-	if err := c.DeleteVariable(c.actor, c.arg("parent"), c.arg("var")); err != nil {
+	if err := c.svc.Variables.Delete(c.actor, c.arg("parent"), c.arg("var")); err != nil {
 		return err
 	}
 	return c.empty(http.StatusNoContent)
@@ -97,7 +97,7 @@ func (c *call) deleteVariable() error {
 
 func (c *call) variableSetResource(s *record.VariableSet) resource {
 	vars := []string{}
-	if all, err := c.Variables(c.actor, s.ID); err == nil {
+	if all, err := c.svc.Variables.List(c.actor, s.ID); err == nil {
 		for _, v := range all {
 			vars = append(vars, v.ID)
 		}
@@ -116,13 +116,13 @@ func (c *call) variableSetResource(s *record.VariableSet) resource {
 func (c *call) variableSets() error {
 	org := c.arg("org")
 	if id := c.arg("project"); id != "" {
-		p, err := c.Project(c.actor, id)
+		p, err := c.svc.Projects.Find(c.actor, id)
 		if err != nil {
 			return err
 		}
 		org = p.Organization
 	}
-	all, err := c.VariableSets(c.actor, org, c.arg("ws"))
+	all, err := c.svc.VariableSets.List(c.actor, org, c.arg("ws"))
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (c *call) answerSet(status int, s *record.VariableSet, err error) error {
 	}
 	var more []resource
 	if c.wants("vars") {
-		all, err := c.Variables(c.actor, s.ID)
+		all, err := c.svc.Variables.List(c.actor, s.ID)
 		if err != nil {
 			return err
 		}
@@ -150,14 +150,14 @@ func (c *call) answerSet(status int, s *record.VariableSet, err error) error {
 	}
 	if c.wants("workspaces") {
 		for _, id := range s.Workspaces {
-			if w, err := c.Workspace(c.actor, id); err == nil {
+			if w, err := c.svc.Workspaces.Find(c.actor, id); err == nil {
 				more = append(more, c.workspaceResource(w))
 			}
 		}
 	}
 	if c.wants("projects") {
 		for _, id := range s.Projects {
-			if p, err := c.Project(c.actor, id); err == nil {
+			if p, err := c.svc.Projects.Find(c.actor, id); err == nil {
 				more = append(more, c.projectResource(p))
 			}
 		}
@@ -166,7 +166,7 @@ func (c *call) answerSet(status int, s *record.VariableSet, err error) error {
 }
 
 func (c *call) variableSet() error {
-	s, err := c.VariableSet(c.actor, c.arg("parent"))
+	s, err := c.svc.VariableSets.Find(c.actor, c.arg("parent"))
 	return c.answerSet(http.StatusOK, s, err)
 }
 
@@ -179,7 +179,7 @@ func (c *call) createVariableSet() error {
 	if err != nil {
 		return err
 	}
-	kept, err := c.CreateVariableSet(c.actor, v)
+	kept, err := c.svc.VariableSets.Create(c.actor, v)
 	return c.answerSet(http.StatusCreated, kept, err)
 }
 
@@ -188,7 +188,7 @@ func (c *call) changeVariableSet() error {
 	if err != nil {
 		return err
 	}
-	v, err := c.ChangeVariableSet(c.actor, c.arg("parent"), change)
+	v, err := c.svc.VariableSets.Change(c.actor, c.arg("parent"), change)
 	return c.answerSet(http.StatusOK, v, err)
 }
 
@@ -233,7 +233,7 @@ func (c *call) setChange() (func(*record.VariableSet) error, error) {
 }
 
 func (c *call) deleteVariableSet() error {
-	if err := c.DeleteVariableSet(c.actor, c.arg("parent")); err != nil {
+	if err := c.svc.VariableSets.Delete(c.actor, c.arg("parent")); err != nil {
 		return err
 	}
 	return c.empty(http.StatusNoContent)
@@ -254,7 +254,7 @@ func assign(kind string, remove bool) handler {
 		if kind == "projects" {
 			workspaces, projects = nil, ids
 		}
-		if err := c.AssignVariableSet(c.actor, c.arg("parent"), workspaces, projects, remove); err != nil {
+		if err := c.svc.VariableSets.Assign(c.actor, c.arg("parent"), workspaces, projects, remove); err != nil {
 			return err
 		}
 		return c.empty(http.StatusNoContent)

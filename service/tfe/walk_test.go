@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tfe"
+	"github.com/millipede-iac/millipede/service/variables"
 )
 
 var parameter = regexp.MustCompile(`\{(\w+)\}`)
@@ -41,35 +42,35 @@ func TestATokenForOneWorkspaceReadsNothingOfAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	project := must(t, of(s.CreateProject(s.Admin, record.Project{Organization: "acme", Name: "canary project"})))
-	w := must(t, of(s.CreateWorkspace(s.Admin, "acme", service.WorkspaceSettings{
+	project := must(t, of(s.Projects.Create(s.Admin, record.Project{Organization: "acme", Name: "canary project"})))
+	w := must(t, of(s.Workspaces.Create(s.Admin, "acme", service.WorkspaceSettings{
 		Name: servicetest.Ptr("canary"), Description: servicetest.Ptr("canary"), Project: &project.ID,
 	})))
-	set := must(t, of(s.CreateVariableSet(s.Admin, record.VariableSet{
+	set := must(t, of(s.VariableSets.Create(s.Admin, record.VariableSet{
 		Organization: "acme", Name: "canary set", Workspaces: []string{w.ID},
 	})))
-	v := must(t, of(s.PutVariable(s.Admin, w.ID, "",
-		service.VariableSettings{Key: servicetest.Ptr("canary"), Value: servicetest.Ptr("canary")})))
-	inSet := must(t, of(s.PutVariable(s.Admin, set.ID, "",
-		service.VariableSettings{Key: servicetest.Ptr("canary"), Value: servicetest.Ptr("canary")})))
+	v := must(t, of(s.Variables.Put(s.Admin, w.ID, "",
+		variables.Settings{Key: servicetest.Ptr("canary"), Value: servicetest.Ptr("canary")})))
+	inSet := must(t, of(s.Variables.Put(s.Admin, set.ID, "",
+		variables.Settings{Key: servicetest.Ptr("canary"), Value: servicetest.Ptr("canary")})))
 	r := s.NewRun(w, func(r *record.Run) { r.Message = "canary" })
 	s.Await(r.ID, record.Planned)
-	ok(s.Confirm(s.Admin, r.ID, "canary"))
+	ok(s.Runs.Confirm(s.Admin, r.ID, "canary"))
 	s.Await(r.ID, record.Applied)
-	sv := must(t, of(s.CurrentState(s.Admin, w.ID)))
-	n := must(t, of(s.CreateNotification(s.Admin, record.Notification{
+	sv := must(t, of(s.States.Current(s.Admin, w.ID)))
+	n := must(t, of(s.Notifications.Create(s.Admin, record.Notification{
 		Workspace: w.ID, Name: "canary", Destination: "generic", URL: "https://canary.example", Token: "canary",
 	})))
-	secret := must(t, of(s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "canary"})))
-	access := must(t, of(s.CreateAccess(s.Admin, record.Access{Team: secret.ID, On: w.ID, Role: "admin"})))
-	_, kept, err := s.CreateToken(s.Admin, record.TokenTeam, secret.ID, "canary", time.Time{})
+	secret := must(t, of(s.Teams.Create(s.Admin, record.Team{Organization: "acme", Name: "canary"})))
+	access := must(t, of(s.TeamAccess.Create(s.Admin, record.Access{Team: secret.ID, On: w.ID, Role: "admin"})))
+	_, kept, err := s.Tokens.Create(s.Admin, record.TokenTeam, secret.ID, "canary", time.Time{})
 	ok(err)
-	notes := must(t, of(s.RunHistory(s.Admin, r.ID)))
-	said := must(t, of(s.Comments(s.Admin, r.ID)))
+	notes := must(t, of(s.Runs.History(s.Admin, r.ID)))
+	said := must(t, of(s.Runs.Comments(s.Admin, r.ID)))
 
-	other := must(t, of(s.CreateWorkspace(s.Admin, "acme", service.WorkspaceSettings{
+	other := must(t, of(s.Workspaces.Create(s.Admin, "acme", service.WorkspaceSettings{
 		Name: servicetest.Ptr("canary-source"), Project: &project.ID})))
-	trigger := must(t, of(s.CreateRunTrigger(s.Admin, w.ID, other.ID)))
+	trigger := must(t, of(s.RunTriggers.Create(s.Admin, w.ID, other.ID)))
 
 	mine := s.NewWorkspace("mine")
 	token := s.teamToken(mine.ID, "admin")
@@ -101,7 +102,7 @@ func TestATokenForOneWorkspaceReadsNothingOfAnother(t *testing.T) {
 			}
 		}
 	}
-	if _, err := s.Workspace(s.Admin, w.ID); err != nil {
+	if _, err := s.Workspaces.Find(s.Admin, w.ID); err != nil {
 		t.Errorf("the workspace was deleted: %v", err)
 	}
 }

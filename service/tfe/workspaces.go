@@ -22,7 +22,7 @@ func (c *call) workspaceResource(w *service.WorkspaceView) resource {
 		}
 	}
 	plan, apply := p.Runs >= record.Plan, p.Runs >= record.Write
-	facts, err := c.Facts(w)
+	facts, err := c.svc.Workspaces.Facts(w)
 	if err != nil { // return the rest
 		c.o.Logger.Warn("cannot read properties of a workspace", "workspace", w.ID, "error", err)
 	}
@@ -97,12 +97,12 @@ func lockedBy(w *service.WorkspaceView) any {
 // included are the documents that can be included with a workspace.
 func (c *call) includedWith(w *service.WorkspaceView) (out []resource) {
 	if c.wants("organization") {
-		if o, err := c.Organization(c.actor, w.Organization); err == nil {
+		if o, err := c.svc.Organizations.Find(c.actor, w.Organization); err == nil {
 			out = append(out, c.organizationResource(o))
 		}
 	}
 	if c.wants("project") {
-		if p, err := c.Project(c.actor, w.Project); err == nil {
+		if p, err := c.svc.Projects.Find(c.actor, w.Project); err == nil {
 			out = append(out, c.projectResource(p))
 		}
 	}
@@ -111,7 +111,7 @@ func (c *call) includedWith(w *service.WorkspaceView) (out []resource) {
 	}
 	out = append(out, c.currentOf(w)...)
 	if c.wants("outputs", "current_state_version", "current_state_version.outputs") {
-		v, err := c.CurrentState(c.actor, w.ID)
+		v, err := c.svc.States.Current(c.actor, w.ID)
 		if err != nil {
 			return out
 		}
@@ -136,15 +136,15 @@ func (c *call) includedWith(w *service.WorkspaceView) (out []resource) {
 func (c *call) holder(l record.Lock) []resource {
 	switch l.Kind {
 	case "run":
-		if r, err := c.FindRun(c.actor, l.ID); err == nil {
+		if r, err := c.svc.Runs.Find(c.actor, l.ID); err == nil {
 			return []resource{c.runResource(r)}
 		}
 	case "team":
-		if t, err := c.Team(c.actor, l.ID); err == nil {
+		if t, err := c.svc.Teams.Find(c.actor, l.ID); err == nil {
 			return []resource{teamResource(t)}
 		}
 	default:
-		if u, err := c.User(c.actor, l.ID); err == nil {
+		if u, err := c.svc.Users.Find(c.actor, l.ID); err == nil {
 			return []resource{userResource(u)}
 		}
 	}
@@ -155,10 +155,10 @@ func (c *call) holder(l record.Lock) []resource {
 func (c *call) currentOf(w *service.WorkspaceView) (out []resource) {
 	const run, version = "current_run", "current_configuration_version"
 	if c.wants(run, run+".plan", run+".configuration_version", run+".configuration_version.ingress_attributes") {
-		facts, err := c.Facts(w)
+		facts, err := c.svc.Workspaces.Facts(w)
 		var r *service.RunView
 		if err == nil && facts.Current != "" {
-			r, err = c.FindRun(c.actor, facts.Current)
+			r, err = c.svc.Runs.Find(c.actor, facts.Current)
 		}
 		if err == nil && r != nil {
 			out = append(out, c.runResource(r))
@@ -178,7 +178,7 @@ func (c *call) currentOf(w *service.WorkspaceView) (out []resource) {
 
 // configurationOf returns a configuration version, if there is one.
 func (c *call) configurationOf(id string) []resource {
-	if v, err := c.Configuration(c.actor, id); id != "" && err == nil {
+	if v, err := c.svc.Configurations.Find(c.actor, id); id != "" && err == nil {
 		return []resource{c.configurationResource(v)}
 	}
 	return nil
@@ -190,7 +190,7 @@ func (c *call) answerWorkspace(status int, w *service.WorkspaceView, err error) 
 	}
 	res := c.workspaceResource(w)
 	more := c.includedWith(w)
-	if vars, err := c.Variables(c.actor, w.ID); err == nil { // if the actor may read them
+	if vars, err := c.svc.Variables.List(c.actor, w.ID); err == nil { // if the actor may read them
 		ids := []string{}
 		for _, v := range vars {
 			ids = append(ids, v.ID)
@@ -223,9 +223,9 @@ func (c *call) answerWorkspace(status int, w *service.WorkspaceView, err error) 
 // find returns the workspace in the path, by its ID or by its organization and name.
 func (c *call) find() (*service.WorkspaceView, error) {
 	if id := c.arg("ws"); id != "" {
-		return c.Workspace(c.actor, id)
+		return c.svc.Workspaces.Find(c.actor, id)
 	}
-	return c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("name"))
+	return c.svc.Workspaces.Named(c.actor, c.arg("org"), c.arg("name"))
 }
 
 func (c *call) workspace() error {
@@ -246,7 +246,7 @@ func (c *call) workspaces() error {
 		}
 		f.Pairs = append(f.Pairs, record.Tag{Key: key, Value: q.Get(fmt.Sprintf("filter[tagged][%d][value]", i))})
 	}
-	all, err := c.Workspaces(c.actor, c.arg("org"), f)
+	all, err := c.svc.Workspaces.List(c.actor, c.arg("org"), f)
 	if err != nil {
 		return err
 	}
@@ -270,11 +270,11 @@ func (c *call) withRun(all []*service.WorkspaceView) []*service.WorkspaceView {
 
 // currentRun returns the current run of a workspace, or nil.
 func (c *call) currentRun(w *service.WorkspaceView) *service.RunView {
-	facts, err := c.Facts(w)
+	facts, err := c.svc.Workspaces.Facts(w)
 	if err != nil || facts.Current == "" {
 		return nil
 	}
-	r, err := c.FindRun(c.actor, facts.Current)
+	r, err := c.svc.Runs.Find(c.actor, facts.Current)
 	if err != nil {
 		return nil
 	}
@@ -332,7 +332,7 @@ func (c *call) createWorkspace() error {
 	if err != nil {
 		return err
 	}
-	w, err := c.CreateWorkspace(c.actor, c.arg("org"), o)
+	w, err := c.svc.Workspaces.Create(c.actor, c.arg("org"), o)
 	return c.answerWorkspace(http.StatusCreated, w, err)
 }
 
@@ -345,7 +345,7 @@ func (c *call) changeWorkspace() error {
 	if err != nil {
 		return err
 	}
-	w, err = c.ChangeWorkspace(c.actor, w.ID, o)
+	w, err = c.svc.Workspaces.Change(c.actor, w.ID, o)
 	return c.answerWorkspace(http.StatusOK, w, err)
 }
 
@@ -358,9 +358,9 @@ func (c *call) remove(safe bool) error {
 		return err
 	}
 	if safe {
-		err = c.DeleteWorkspace(c.actor, w.ID, true)
+		err = c.svc.Workspaces.Delete(c.actor, w.ID, true)
 	} else {
-		err = c.RemoveWorkspace(c.r.Context(), c.actor, w.ID)
+		err = c.svc.Workspaces.Remove(c.r.Context(), c.actor, w.ID)
 	}
 	if err != nil {
 		return err
@@ -374,22 +374,22 @@ func (c *call) lock() error {
 	if _, err := c.body(&a); err != nil {
 		return err
 	}
-	w, err := c.Lock(c.actor, c.arg("ws"), a.Reason)
+	w, err := c.svc.Workspaces.Lock(c.actor, c.arg("ws"), a.Reason)
 	return c.answerWorkspace(http.StatusOK, w, err)
 }
 
 func (c *call) unlock() error {
-	w, err := c.Unlock(c.actor, c.arg("ws"))
+	w, err := c.svc.Workspaces.Unlock(c.actor, c.arg("ws"))
 	return c.answerWorkspace(http.StatusOK, w, err)
 }
 
 func (c *call) forceUnlock() error {
-	w, err := c.ForceUnlock(c.actor, c.arg("ws"))
+	w, err := c.svc.Workspaces.ForceUnlock(c.actor, c.arg("ws"))
 	return c.answerWorkspace(http.StatusOK, w, err)
 }
 
 func (c *call) consumers() error {
-	all, err := c.Consumers(c.actor, c.arg("ws"))
+	all, err := c.svc.Workspaces.Consumers(c.actor, c.arg("ws"))
 	if err != nil {
 		return err
 	}
@@ -413,7 +413,7 @@ func changeConsumers(how func(have, ids []string) []string) handler {
 		for _, r := range refs {
 			ids = append(ids, r.ID)
 		}
-		err = c.ChangeConsumers(c.actor, c.arg("ws"), func(have []string) []string { return how(have, ids) })
+		err = c.svc.Workspaces.ChangeConsumers(c.actor, c.arg("ws"), func(have []string) []string { return how(have, ids) })
 		if err != nil {
 			return err
 		}

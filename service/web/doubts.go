@@ -7,17 +7,18 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // doubts lists the operations in doubt.
 func (c *call) doubts() error {
-	all, err := c.Organizations(c.actor)
+	all, err := c.svc.Organizations.List(c.actor)
 	if err != nil {
 		return err
 	}
-	var out []service.Doubts
+	var out []service.WorkspaceDoubts
 	for _, o := range all {
-		some, err := c.DoubtsOf(c.actor, o.Name)
+		some, err := c.svc.Doubts.OfOrganization(c.actor, o.Name)
 		if err != nil {
 			return err
 		}
@@ -27,8 +28,8 @@ func (c *call) doubts() error {
 }
 
 // doubtsLeftBy returns the operations in doubt that a run has left; nil if there are none.
-func (c *call) doubtsLeftBy(v *service.RunView) (*service.Doubts, error) {
-	d, err := c.DoubtsIn(c.actor, v.Workspace)
+func (c *call) doubtsLeftBy(v *service.RunView) (*service.WorkspaceDoubts, error) {
+	d, err := c.svc.Doubts.OfWorkspace(c.actor, v.Workspace)
 	if err != nil || d.By == nil || d.By.ID != v.ID {
 		return nil, err
 	}
@@ -42,13 +43,13 @@ const maxResolved = 1000
 // outcome-I and id-I. An operation without an outcome stays in doubt.
 func (c *call) resolve() error {
 	f := c.r.PostForm
-	var all []service.Resolution
+	var all []work.Resolution
 	for i := range maxResolved {
 		n := strconv.Itoa(i)
 		if !f.Has("address-" + n) {
 			break
 		}
-		r := service.Resolution{Address: f.Get("address-" + n), ID: strings.TrimSpace(f.Get("id-" + n))}
+		r := work.Resolution{Address: f.Get("address-" + n), ID: strings.TrimSpace(f.Get("id-" + n))}
 		switch outcome := f.Get("outcome-" + n); {
 		case outcome == "" && r.ID == "":
 			continue
@@ -65,7 +66,7 @@ func (c *call) resolve() error {
 	if len(all) == 0 {
 		return &failure{http.StatusUnprocessableEntity, "State the outcome of at least one operation."}
 	}
-	if err := c.Resolve(c.r.Context(), c.actor, f.Get("workspace"), all...); err != nil {
+	if err := c.svc.Doubts.Resolve(c.r.Context(), c.actor, f.Get("workspace"), all...); err != nil {
 		return err
 	}
 	done := all[0].Address + " is resolved."

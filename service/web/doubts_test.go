@@ -8,20 +8,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 func TestADoubtIsResolvedOnItsPage(t *testing.T) {
 	b := newBrowser(t)
 	w := b.NewWorkspace("one")
-	b.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	b.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		j.Doubtful([]record.Doubt{{Address: "fleet_vm.a", Operation: "create", Worker: "w1", Reason: "its worker died"}})
 		return nil, errors.New("an operation is in doubt")
 	}
 	b.Await(b.NewRun(w, func(r *record.Run) { r.AutoApply = true }).ID, record.Errored)
-	var told service.Resolution
-	b.Engine.ResolveFunc = func(_ context.Context, j *service.Job, r service.Resolution, _ string) error {
+	var told work.Resolution
+	b.Engine.ResolveFunc = func(_ context.Context, j *work.Job, r work.Resolution, _ string) error {
 		told = r
 		j.Doubtful(nil)
 		return nil
@@ -38,7 +38,7 @@ func TestADoubtIsResolvedOnItsPage(t *testing.T) {
 	word.Set("id-0", " vm-1 ")
 	if code, _, text := b.post(page, word); code != http.StatusOK || !strings.Contains(text, "fleet_vm.a is resolved") ||
 		!strings.Contains(text, "No operation is in doubt.") ||
-		told != (service.Resolution{Address: "fleet_vm.a", ID: "vm-1"}) {
+		told != (work.Resolution{Address: "fleet_vm.a", ID: "vm-1"}) {
 		t.Errorf("%d, %+v: %s", code, told, text)
 	}
 }

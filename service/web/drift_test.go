@@ -10,6 +10,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // twoThings is a state with two objects.
@@ -22,24 +23,24 @@ const twoThings = `{"version":4,"serial":1,"lineage":"l","outputs":{},"resources
 func (b *browser) drifted(name string) *service.WorkspaceView {
 	b.t.Helper()
 	b.Engine.Mu.Lock()
-	b.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
-		return &service.ApplyResult{Add: 2}, j.State.Write(ctx, []byte(twoThings))
+	b.Engine.ApplyFunc = func(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
+		return &work.ApplyResult{Add: 2}, j.State.Write(ctx, []byte(twoThings))
 	}
-	b.Engine.WatchFunc = func(context.Context, *service.Job, []string, int) ([]service.Found, error) {
-		return []service.Found{{Address: "thing.a[1]", Attributes: []string{"size", "zone"}}}, nil
+	b.Engine.WatchFunc = func(context.Context, *work.Job, []string, int) ([]work.Found, error) {
+		return []work.Found{{Address: "thing.a[1]", Attributes: []string{"size", "zone"}}}, nil
 	}
 	b.Engine.Mu.Unlock()
 	w := b.NewWorkspace(name)
 	r := b.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	b.Await(r.ID, record.Applied)
 	period := time.Hour
-	if _, err := b.ChangeWorkspace(b.Admin, w.ID, service.WorkspaceSettings{DriftPeriod: &period}); err != nil {
+	if _, err := b.Workspaces.Change(b.Admin, w.ID, service.WorkspaceSettings{DriftPeriod: &period}); err != nil {
 		b.t.Fatal(err)
 	}
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	for until := time.Now().Add(30 * time.Second); ; <-again.C {
-		v, err := b.Watched(b.Admin, w.ID)
+		v, err := b.Drift.Watched(b.Admin, w.ID)
 		if err != nil || time.Now().After(until) {
 			b.t.Fatalf("no drift was found: %+v, %v", v, err)
 		}
@@ -74,7 +75,7 @@ func TestDriftIsMarkedAndPlannedWithOneClick(t *testing.T) {
 	if status != http.StatusOK || !strings.HasPrefix(at, "/app/acme/network/runs/run-") {
 		t.Errorf("after the click: %d at %s", status, at)
 	}
-	all, err := b.Runs(b.Admin, w.ID, 1)
+	all, err := b.Runs.List(b.Admin, w.ID, 1)
 	if err != nil || len(all) != 1 || !all[0].RefreshOnly || all[0].AutoApply {
 		t.Errorf("the run is %+v, %v", all, err)
 	}
@@ -94,7 +95,7 @@ func TestSettingsOfMillipedesOwnAreOnThePage(t *testing.T) {
 		!strings.Contains(text, `name="objects" checked`) {
 		t.Errorf("saving: %d", status)
 	}
-	v, err := b.Workspace(b.Admin, w.ID)
+	v, err := b.Workspaces.Find(b.Admin, w.ID)
 	if err != nil || !v.ObjectLocks || v.Refresh != record.RefreshChanged || v.DriftPeriod != 24*time.Hour {
 		t.Errorf("%+v, %v", v, err)
 	}
@@ -104,7 +105,7 @@ func TestSettingsOfMillipedesOwnAreOnThePage(t *testing.T) {
 	if status, _, _ := b.post(page, values("", "", "0")); status != http.StatusOK {
 		t.Errorf("saving again: %d", status)
 	}
-	if v, err = b.Workspace(b.Admin, w.ID); err != nil || v.ObjectLocks || v.Refresh != "" || v.DriftPeriod != 0 {
+	if v, err = b.Workspaces.Find(b.Admin, w.ID); err != nil || v.ObjectLocks || v.Refresh != "" || v.DriftPeriod != 0 {
 		t.Errorf("%+v, %v", v, err)
 	}
 }

@@ -73,7 +73,7 @@ func byRun(all []service.Permit) (p permits) {
 }
 
 func (c *call) workers() error {
-	workers, err := c.Workers(c.r.Context(), c.actor)
+	workers, err := c.svc.Pools.Workers(c.r.Context(), c.actor)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (c *call) workers() error {
 			pool.Live, pool.Slots, pool.Running = pool.Live+1, pool.Slots+w.Slots, pool.Running+w.Running
 		}
 	}
-	drains, err := c.DrainedPools(c.actor)
+	drains, err := c.svc.Pools.Drained(c.actor)
 	if err != nil {
 		return err
 	}
@@ -99,10 +99,10 @@ func (c *call) workers() error {
 	for _, name := range slices.Sorted(maps.Keys(drains)) { // drained pools without workers
 		p.Pools = append(p.Pools, poolRow{Name: name, Halt: drains[name]})
 	}
-	if p.Halt, err = c.Halted(c.actor, ""); err != nil {
+	if p.Halt, err = c.svc.Halts.Find(c.actor, ""); err != nil {
 		return err
 	}
-	limits, err := c.Limits(c.r.Context(), c.actor)
+	limits, err := c.svc.Pools.Limits(c.r.Context(), c.actor)
 	if err != nil {
 		return err
 	}
@@ -122,15 +122,15 @@ func (c *call) changeWorkers() error {
 	case "":
 		return c.resizeLimit()
 	case "drain", "stop":
-		err = c.Halt(c.actor, "", record.Halt{Reason: why, Emergency: f.Get("action") == "stop"})
+		err = c.svc.Halts.Halt(c.actor, "", record.Halt{Reason: why, Emergency: f.Get("action") == "stop"})
 		done = "No run starts until you allow it again."
 	case "lift":
-		err, done = c.Lift(c.actor, ""), "Runs can start again."
+		err, done = c.svc.Halts.Lift(c.actor, ""), "Runs can start again."
 	case "drain-pool":
-		err = c.DrainPool(c.r.Context(), c.actor, pool, why)
+		err = c.svc.Pools.Drain(c.r.Context(), c.actor, pool, why)
 		done = "No operation is dispatched to the pool " + pool + " until you allow it again."
 	case "lift-pool":
-		err, done = c.LiftPool(c.r.Context(), c.actor, pool), "The pool "+pool+" gets operations again."
+		err, done = c.svc.Pools.Lift(c.r.Context(), c.actor, pool), "The pool "+pool+" gets operations again."
 	default:
 		return &failure{http.StatusBadRequest, "The form has no valid action for workers and limits."}
 	}
@@ -146,7 +146,7 @@ func (c *call) resizeLimit() error {
 		return &failure{http.StatusUnprocessableEntity, "The number of permits must be a number."}
 	}
 	name := c.r.PostForm.Get("limit")
-	if err := c.ResizeLimit(c.r.Context(), c.actor, name, slots); err != nil {
+	if err := c.svc.Pools.ResizeLimit(c.r.Context(), c.actor, name, slots); err != nil {
 		return err
 	}
 	return c.back("/app/settings/workers", fmt.Sprintf("The limit %s now has %d permits.", name, slots))
@@ -170,7 +170,7 @@ type tokenRow struct {
 func (c *call) tokens() error { return c.showTokens("") }
 
 func (c *call) showTokens(made string) error {
-	all, err := c.Tokens(c.actor, record.TokenUser, c.actor.User.ID)
+	all, err := c.svc.Tokens.List(c.actor, record.TokenUser, c.actor.User.ID)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ var terms = map[string]time.Duration{"30": 30 * 24 * time.Hour, "90": 90 * 24 * 
 func (c *call) changeTokens() error {
 	f := c.r.PostForm
 	if id := f.Get("revoke"); id != "" {
-		if err := c.DeleteToken(c.actor, id); err != nil {
+		if err := c.svc.Tokens.Delete(c.actor, id); err != nil {
 			return err
 		}
 		return c.back("/app/settings/tokens", "The token was revoked.")
@@ -201,7 +201,7 @@ func (c *call) changeTokens() error {
 	if description == "" || description == "pages" || len(description) > 200 {
 		return &failure{http.StatusUnprocessableEntity, "Describe the purpose of the token in at most 200 characters."}
 	}
-	token, _, err := c.CreateToken(c.actor, record.TokenUser, c.actor.User.ID, description, expires)
+	token, _, err := c.svc.Tokens.Create(c.actor, record.TokenUser, c.actor.User.ID, description, expires)
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (c *call) audit() error {
 	if search != "" {
 		limit = maxAudit
 	}
-	all, err := c.Audit(c.actor, limit)
+	all, err := c.svc.Audit.Latest(c.actor, limit)
 	if err != nil {
 		return err
 	}

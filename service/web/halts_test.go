@@ -53,15 +53,15 @@ func TestHaltsAreShownWhereTheyMatterAndMadeAndLiftedByWhoMay(t *testing.T) {
 	shows(space, "it moves", true)
 	shows(space, space+"/settings#halt", true)
 	shows(overview, "drained by root", true)
-	if h, err := b.Halted(b.Admin, w.ID); err != nil || h == nil || h.Emergency {
+	if h, err := b.Halts.Find(b.Admin, w.ID); err != nil || h == nil || h.Emergency {
 		t.Errorf("%+v, %v", h, err)
 	}
 
-	u, err := b.CreateUser(b.Admin, "eve", "", false)
+	u, err := b.Users.Create(b.Admin, "eve", "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := b.IssueSession(u.ID, "")
+	token, err := b.Logins.IssueSession(u.ID, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestTheRetentionOfAWorkspaceIsSetOnItsPage(t *testing.T) {
 		!strings.Contains(text, `name="keep-for" value="48h"`) {
 		t.Errorf("%d, %s", status, text)
 	}
-	v, err := b.OverviewOf(b.Admin, w.ID)
+	v, err := b.Workspaces.OverviewOf(b.Admin, w.ID)
 	if err != nil || v.Retention == nil || v.Retention.Runs != 7 || v.Retention.States != 0 {
 		t.Errorf("%+v, %v", v.Retention, err)
 	}
@@ -120,7 +120,7 @@ func TestAWorkerThatWasKilledIsShownAsSilentForAnHour(t *testing.T) {
 		return text
 	}
 	live := service.Worker{Name: "w1", Pool: "eu", Slots: 4, Running: 1}
-	killed := service.Worker{Name: "w2", Pool: "eu", Slots: 8, Running: 8, Quiet: 3 * time.Minute, Silent: true}
+	killed := service.Worker{Name: "killed-one", Pool: "eu", Slots: 8, Running: 8, Quiet: 3 * time.Minute, Silent: true}
 	text := show(live, killed)
 	for _, want := range []string{"1 of 4 slots in use", "last heard of 3 min ago", ">silent<"} {
 		if !strings.Contains(text, want) {
@@ -134,7 +134,7 @@ func TestAWorkerThatWasKilledIsShownAsSilentForAnHour(t *testing.T) {
 		t.Error("it does not say that no worker of the pool is left")
 	}
 	killed.Quiet = 2 * time.Hour
-	if text := show(live, killed); strings.Contains(text, "w2") {
+	if text := show(live, killed); strings.Contains(text, "killed-one") {
 		t.Error("it still shows a worker of two hours ago")
 	}
 }

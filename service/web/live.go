@@ -16,6 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/events"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Intervals of streams.
@@ -62,7 +63,7 @@ func (c *call) follow(wanted func(*events.Event) bool) error {
 	out := c.stream()
 	for {
 		ctx, cancel := context.WithTimeout(c.r.Context(), beat)
-		b, err := c.Stream().Read(ctx, cursor, wanted)
+		b, err := c.svc.Stream().Read(ctx, cursor, wanted)
 		cancel()
 		if c.r.Context().Err() != nil {
 			return nil //nolint:nilerr // the client has disconnected
@@ -96,7 +97,7 @@ func (c *call) sendChanged(out *stream, b events.Batch) error {
 	for _, e := range b.Events {
 		ok, asked := may[e.Workspace]
 		if !asked {
-			ok = c.MaySee(c.actor, e.Workspace)
+			ok = c.svc.Runs.MaySee(c.actor, e.Workspace)
 			may[e.Workspace] = ok
 		}
 		if !ok {
@@ -119,7 +120,7 @@ func (c *call) sendChanged(out *stream, b events.Batch) error {
 
 // expired reports whether the session has ended. It also updates the rights of the person.
 func (c *call) expired() bool {
-	actor, err := c.Authenticate(c.token, c.from)
+	actor, err := c.svc.Tokens.Authenticate(c.token, c.from)
 	if err != nil || actor.User == nil {
 		return true
 	}
@@ -133,14 +134,14 @@ func (c *call) rest(d time.Duration) {
 }
 
 func (c *call) overviewEvents() error {
-	if _, err := c.Organization(c.actor, c.arg("org")); err != nil {
+	if _, err := c.svc.Organizations.Find(c.actor, c.arg("org")); err != nil {
 		return err
 	}
 	return c.follow(nil) // events of workspaces that the person may not see are omitted
 }
 
 func (c *call) workspaceEvents() error {
-	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
+	w, err := c.svc.Workspaces.Named(c.actor, c.arg("org"), c.arg("ws"))
 	if err != nil {
 		return err
 	}
@@ -178,8 +179,8 @@ func (c *call) timeline() error {
 	case query.Has("outline"):
 		piece = timeline.Outline
 	}
-	write, live, err := c.Timeline(c.actor, phase, piece)
-	if errors.Is(err, service.ErrNotFound) { // there is none yet, or the phase has ended without one
+	write, live, err := c.svc.Timelines.Read(c.actor, phase, piece)
+	if errors.Is(err, tables.ErrNotFound) { // there is none yet, or the phase has ended without one
 		c.w.Header().Set("X-Live", strconv.FormatBool(v.Status.Computes()))
 		c.w.WriteHeader(http.StatusNoContent)
 		return nil
@@ -220,7 +221,7 @@ func (c *call) timelineChanges(phase string) error {
 	if err != nil {
 		cursor = 0
 	}
-	reader, err := c.FollowTimeline(c.actor, phase)
+	reader, err := c.svc.Timelines.Follow(c.actor, phase)
 	if err != nil {
 		return err
 	}
@@ -253,7 +254,7 @@ func (c *call) timelineChanges(phase string) error {
 
 // runAsked returns the run in the path. It must belong to the organization and the workspace in the path.
 func (c *call) runAsked() (*service.RunView, error) {
-	v, err := c.FindRun(c.actor, c.arg("run"))
+	v, err := c.svc.Runs.Find(c.actor, c.arg("run"))
 	if err != nil {
 		return nil, err
 	}

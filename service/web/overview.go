@@ -93,10 +93,10 @@ func (c *call) haltsOn(o *overviewPage) (err error) {
 	if c.actor.User != nil {
 		o.Admin = c.actor.User.Admin
 	}
-	if o.Halt, err = c.Halted(c.actor, ""); err != nil {
+	if o.Halt, err = c.svc.Halts.Find(c.actor, ""); err != nil {
 		return err
 	}
-	drains, err := c.DrainedPools(c.actor)
+	drains, err := c.svc.Pools.Drained(c.actor)
 	for _, name := range slices.Sorted(maps.Keys(drains)) {
 		o.Pools = append(o.Pools, poolRow{Name: name, Halt: drains[name]})
 	}
@@ -104,10 +104,10 @@ func (c *call) haltsOn(o *overviewPage) (err error) {
 }
 
 func (c *call) overview() error {
-	cursor := c.Stream().Now()
+	cursor := c.svc.Stream().Now()
 	q := c.r.URL.Query()
 	o := overviewPage{Organization: c.arg("org"), Search: q.Get("q"), Show: q.Get("show"), Sort: q.Get("sort")}
-	all, err := c.Overviews(c.actor, o.Organization, service.WorkspaceFilter{Part: o.Search})
+	all, err := c.svc.Workspaces.Overviews(c.actor, o.Organization, service.WorkspaceFilter{Part: o.Search})
 	if err != nil {
 		return err
 	}

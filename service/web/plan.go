@@ -10,6 +10,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/outline"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Sizes of lists of objects: above the first one, modules are shown before objects.
@@ -190,14 +191,14 @@ type planPart struct {
 
 // planOf makes that part.
 func (c *call) planOf(v *service.RunView, address string) (*planPart, error) {
-	o, err := c.PlanOutline(c.actor, v.ID)
+	o, err := c.svc.Plans.Outline(c.actor, v.ID)
 	if err != nil {
 		return nil, err
 	}
 	p := &planPart{listing: c.list(o.Changes, address+"/changes", "plan"), Same: o.Same, Drift: len(o.Drift)}
 	if len(p.Items) <= openUpTo {
 		for i := range p.Items {
-			text, err := c.PlanChange(c.actor, v.ID, p.Items[i].Object)
+			text, err := c.svc.Plans.Change(c.actor, v.ID, p.Items[i].Object)
 			if err != nil {
 				return nil, err
 			}
@@ -257,8 +258,8 @@ func (c *call) showChange(find func(*outline.Plan) int) error {
 	if err != nil {
 		return err
 	}
-	o, err := c.PlanOutline(c.actor, v.ID)
-	if errors.Is(err, service.ErrNotFound) && c.arg("index") == "" {
+	o, err := c.svc.Plans.Outline(c.actor, v.ID)
+	if errors.Is(err, tables.ErrNotFound) && c.arg("index") == "" {
 		c.w.WriteHeader(http.StatusNoContent) // there is no plan yet
 		return nil
 	}
@@ -273,7 +274,7 @@ func (c *call) showChange(find func(*outline.Plan) int) error {
 	if i < 0 || i >= len(o.Changes) {
 		return errNotThere
 	}
-	text, err := c.PlanChange(c.actor, v.ID, &o.Changes[i])
+	text, err := c.svc.Plans.Change(c.actor, v.ID, &o.Changes[i])
 	if err != nil {
 		return err
 	}

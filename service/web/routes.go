@@ -91,7 +91,7 @@ func at(parts ...string) string {
 
 // home redirects to the organization of the person; if there are several, it shows a list.
 func (c *call) home() error {
-	all, err := c.Organizations(c.actor)
+	all, err := c.svc.Organizations.List(c.actor)
 	if err != nil {
 		return err
 	}

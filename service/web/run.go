@@ -31,7 +31,7 @@ type runPage struct {
 	// first.
 	Failures []service.Failure
 	// Doubts are the operations that the run has left in doubt; nil if there are none.
-	Doubts       *service.Doubts
+	Doubts       *service.WorkspaceDoubts
 	MoreFailures int
 	// Picture is the phase whose operations are drawn; empty if none has started.
 	Picture string
@@ -62,16 +62,16 @@ type logPage struct {
 }
 
 func (c *call) run() error {
-	cursor := c.Stream().Now()
+	cursor := c.svc.Stream().Now()
 	v, err := c.runAsked()
 	if err != nil {
 		return err
 	}
-	c.Seen(v.ID)
+	c.svc.Runs.Seen(v.ID)
 	p := runPage{RunView: v, Address: at("app", v.Organization, v.On.Name, "runs", v.ID), Live: !v.Status.Final()}
-	p.Who = c.Person(c.actor, v.CreatedBy)
+	p.Who = c.svc.Users.NameOf(c.actor, v.CreatedBy)
 	p.Actions = c.actions(v)
-	if p.Waits, err = c.Waits(c.r.Context(), c.actor, v.ID); err != nil {
+	if p.Waits, err = c.svc.Runs.Waits(c.r.Context(), c.actor, v.ID); err != nil {
 		return err
 	}
 	if p.History, err = c.history(v); err != nil {
@@ -82,7 +82,7 @@ func (c *call) run() error {
 			return err
 		}
 	}
-	if p.Failures, p.MoreFailures, err = c.Failures(c.actor, v.ID); err != nil {
+	if p.Failures, p.MoreFailures, err = c.svc.Timelines.Failures(c.actor, v.ID); err != nil {
 		return err
 	}
 	if p.Doubts, err = c.doubtsLeftBy(v); err != nil {
@@ -95,7 +95,7 @@ func (c *call) run() error {
 		if phase.Started.IsZero() {
 			continue
 		}
-		l, err := c.LogBefore(c.r.Context(), c.actor, phase.ID, -1, logSize)
+		l, err := c.svc.Logs.Before(c.r.Context(), c.actor, phase.ID, -1, logSize)
 		if err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (c *call) actions(v *service.RunView) []action {
 		out = append(out, action{"discard", "Discard", "", "The plan will not be applied. The next run can start."})
 	}
 	switch {
-	case c.ForceCancelable(&v.Run) && v.Permissions.Admin:
+	case c.svc.Runs.ForceCancelable(&v.Run) && v.Permissions.Admin:
 		out = append(out, action{"force-cancel", "Force cancel", "danger", "The run ends at once. Operations that " +
 			"are in progress are abandoned: their outcomes are in doubt."})
 	case v.Status.Cancelable() && plans && v.CancelAsked.IsZero():
@@ -144,11 +144,11 @@ func (c *call) actions(v *service.RunView) []action {
 
 // history returns the events of a run and the comments on it, in the order of time.
 func (c *call) history(v *service.RunView) ([]note, error) {
-	events, err := c.RunHistory(c.actor, v.ID)
+	events, err := c.svc.Runs.History(c.actor, v.ID)
 	if err != nil {
 		return nil, err
 	}
-	said, err := c.Comments(c.actor, v.ID)
+	said, err := c.svc.Runs.Comments(c.actor, v.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -161,10 +161,10 @@ func (c *call) history(v *service.RunView) ([]note, error) {
 		if e.Description != "" {
 			what += ": " + e.Description
 		}
-		out = append(out, note{At: e.CreatedAt, Who: c.Person(c.actor, e.Actor), What: what})
+		out = append(out, note{At: e.CreatedAt, Who: c.svc.Users.NameOf(c.actor, e.Actor), What: what})
 	}
 	for _, s := range said {
-		n := note{At: s.CreatedAt, Who: c.Person(c.actor, s.Actor), What: s.Body, Said: true}
+		n := note{At: s.CreatedAt, Who: c.svc.Users.NameOf(c.actor, s.Actor), What: s.Body, Said: true}
 		i := len(out)
 		for i > 0 && out[i-1].At.After(n.At) {
 			i--
@@ -206,15 +206,15 @@ func (c *call) actOnRun() error {
 	var done string
 	switch c.r.PostForm.Get("action") {
 	case "apply":
-		err, done = c.Confirm(c.actor, v.ID, comment), "You have confirmed the plan."
+		err, done = c.svc.Runs.Confirm(c.actor, v.ID, comment), "You have confirmed the plan."
 	case "discard":
-		err, done = c.Discard(c.actor, v.ID, comment), "You have discarded the plan."
+		err, done = c.svc.Runs.Discard(c.actor, v.ID, comment), "You have discarded the plan."
 	case "cancel":
-		err, done = c.Cancel(c.actor, v.ID, comment), "You have canceled the run."
+		err, done = c.svc.Runs.Cancel(c.actor, v.ID, comment), "You have canceled the run."
 	case "force-cancel":
-		err, done = c.ForceCancel(c.actor, v.ID, comment), "You have force-canceled the run."
+		err, done = c.svc.Runs.ForceCancel(c.actor, v.ID, comment), "You have force-canceled the run."
 	case "comment":
-		_, err = c.Comment(c.actor, v.ID, comment)
+		_, err = c.svc.Runs.Comment(c.actor, v.ID, comment)
 		done = "You have commented on the run."
 	default:
 		return &failure{http.StatusBadRequest, "The form has no valid action for a run."}
@@ -246,7 +246,7 @@ func (c *call) logPart() error {
 		if err != nil || end < 0 {
 			return &failure{http.StatusBadRequest, "The offset in the log must be a number."}
 		}
-		if p, err = c.LogBefore(c.r.Context(), c.actor, phase.ID, end, logSize); err != nil {
+		if p, err = c.svc.Logs.Before(c.r.Context(), c.actor, phase.ID, end, logSize); err != nil {
 			return err
 		}
 	} else {
@@ -258,7 +258,7 @@ func (c *call) logPart() error {
 		defer cancel()
 		c.rest(pause) // text that is written meanwhile is sent together
 		p.From = from
-		if p.Text, err = c.Log(ctx, c.LogAddress(phase), from, logSize); err != nil {
+		if p.Text, err = c.svc.Logs.Read(ctx, c.svc.Logs.Address(phase), from, logSize); err != nil {
 			return err
 		}
 	}
@@ -277,7 +277,7 @@ const maxLines = 20
 
 // linesAbout sends the last lines of a log that begin with an address.
 func (c *call) linesAbout(phase, address string) error {
-	p, err := c.LogBefore(c.r.Context(), c.actor, phase, -1, 8*logSize)
+	p, err := c.svc.Logs.Before(c.r.Context(), c.actor, phase, -1, 8*logSize)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,8 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // The cookies. Because of the prefix, browsers accept them only from this host, over TLS.
@@ -144,15 +145,15 @@ func (c *call) login() error {
 		p.Problem = "Too many attempts from your address. Wait a minute."
 		return c.showLogin(http.StatusTooManyRequests, p)
 	}
-	user, err := c.LogIn(p.Name, f.Get("password"), c.from)
-	if errors.Is(err, service.ErrUnauthorized) {
+	user, err := c.svc.Logins.LogIn(p.Name, f.Get("password"), c.from)
+	if errors.Is(err, tables.ErrUnauthorized) {
 		p.Problem = "Wrong user name or password."
 		return c.showLogin(http.StatusUnauthorized, p)
 	}
 	if err != nil {
 		return err
 	}
-	token, err := c.IssueSession(user, c.from)
+	token, err := c.svc.Logins.IssueSession(user, c.from)
 	if err != nil {
 		return err
 	}
@@ -163,12 +164,12 @@ func (c *call) login() error {
 }
 
 // BeginSession begins a session of a user who was authenticated elsewhere, and redirects the browser to a page.
-func BeginSession(s *service.Service, w http.ResponseWriter, r *http.Request, user, to string) error {
+func BeginSession(logins *accounts.Logins, w http.ResponseWriter, r *http.Request, user, to string) error {
 	from, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		from = r.RemoteAddr
 	}
-	token, err := s.IssueSession(user, from)
+	token, err := logins.IssueSession(user, from)
 	if err != nil {
 		return err
 	}
@@ -179,7 +180,7 @@ func BeginSession(s *service.Service, w http.ResponseWriter, r *http.Request, us
 
 // logout ends the session, and revokes its token.
 func (c *call) logout() error {
-	if err := c.DeleteToken(c.actor, c.actor.Token.ID); err != nil && !errors.Is(err, service.ErrNotFound) {
+	if err := c.svc.Tokens.Delete(c.actor, c.actor.Token.ID); err != nil && !errors.Is(err, tables.ErrNotFound) {
 		return err
 	}
 	c.setCookie(sessionCookie, "")

@@ -9,6 +9,8 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/retention"
+	"github.com/millipede-iac/millipede/service/variables"
 )
 
 // variablesPage shows the variables of a workspace.
@@ -28,15 +30,15 @@ func (c *call) variables() error {
 	return c.showWorkspace("variables", "Variables", func(v *service.Overview) (any, error) {
 		p := variablesPage{MayWrite: v.Permissions.Variables >= record.Write}
 		var err error
-		if p.Rows, err = c.Variables(c.actor, v.ID); err != nil {
+		if p.Rows, err = c.svc.Variables.List(c.actor, v.ID); err != nil {
 			return nil, err
 		}
-		sets, err := c.VariableSets(c.actor, "", v.ID)
+		sets, err := c.svc.VariableSets.List(c.actor, "", v.ID)
 		if err != nil {
 			return nil, err
 		}
 		for _, set := range sets {
-			rows, err := c.Variables(c.actor, set.ID)
+			rows, err := c.svc.Variables.List(c.actor, set.ID)
 			if err != nil {
 				return nil, err
 			}
@@ -48,7 +50,7 @@ func (c *call) variables() error {
 
 // changeVariables creates, changes or removes a variable.
 func (c *call) changeVariables() error {
-	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
+	w, err := c.svc.Workspaces.Named(c.actor, c.arg("org"), c.arg("ws"))
 	if err != nil {
 		return err
 	}
@@ -57,15 +59,15 @@ func (c *call) changeVariables() error {
 	var done string
 	switch f.Get("action") {
 	case "delete":
-		err, done = c.DeleteVariable(c.actor, w.ID, id), "The variable was removed."
+		err, done = c.svc.Variables.Delete(c.actor, w.ID, id), "The variable was removed."
 	case "put":
 		value, category, description := f.Get("value"), f.Get("category"), f.Get("description")
 		hcl, sensitive := f.Get("hcl") != "", f.Get("sensitive") != ""
-		o := service.VariableSettings{Value: &value, HCL: &hcl}
+		o := variables.Settings{Value: &value, HCL: &hcl}
 		if id == "" {
 			o.Key, o.Category, o.Description, o.Sensitive = &key, &category, &description, &sensitive
 		}
-		_, err = c.PutVariable(c.actor, w.ID, id, o)
+		_, err = c.svc.Variables.Put(c.actor, w.ID, id, o)
 		done = "The variable was saved. Later runs will use it."
 	default:
 		return &failure{http.StatusBadRequest, "The form has no valid action for variables."}
@@ -82,7 +84,7 @@ type settingsPage struct {
 	Hours                    int
 	Period                   string // the drift period; 0 for never
 	// Retention is the retention in force, Age its minimum age as text; Default is that of the service.
-	Retention, Default service.Retention
+	Retention, Default record.Retention
 	Age, DefaultAge    string
 	Receivers          []receiver
 }
@@ -97,13 +99,13 @@ type receiver struct {
 }
 
 func (c *call) receivers(workspace string) (out []receiver, err error) {
-	all, err := c.Notifications(c.actor, workspace)
+	all, err := c.svc.Notifications.List(c.actor, workspace)
 	for _, n := range all {
 		r := receiver{Notification: n}
 		if u, err := url.Parse(n.URL); err == nil {
 			r.To = u.Host
 		}
-		waiting, err := c.Undelivered(c.actor, n.ID)
+		waiting, err := c.svc.Notifications.Undelivered(c.actor, n.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +119,7 @@ func (c *call) receivers(workspace string) (out []receiver, err error) {
 
 func (c *call) settings() error {
 	return c.showWorkspace("settings", "Settings", func(v *service.Overview) (any, error) {
-		keep, standard := c.DefaultRetention(), c.DefaultRetention()
+		keep, standard := c.svc.Retention.Default(), c.svc.Retention.Default()
 		if v.Retention != nil {
 			keep = *v.Retention
 		}
@@ -129,12 +131,12 @@ func (c *call) settings() error {
 	})
 }
 
-// retention reads the retention of a form; nil for that of the service.
-func retention(f url.Values) (*record.Retention, error) {
+// retentionFrom reads the retention of a form; nil for that of the service.
+func retentionFrom(f url.Values) (*record.Retention, error) {
 	if f.Get("retention") != "own" {
 		return nil, nil //nolint:nilnil // see the comment of the function
 	}
-	age, err := service.ParseAge(f.Get("keep-for"))
+	age, err := retention.ParseAge(f.Get("keep-for"))
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +154,7 @@ func retention(f url.Values) (*record.Retention, error) {
 }
 
 func (c *call) changeSettings() error {
-	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
+	w, err := c.svc.Workspaces.Named(c.actor, c.arg("org"), c.arg("ws"))
 	if err != nil {
 		return err
 	}
@@ -160,19 +162,19 @@ func (c *call) changeSettings() error {
 	done := ""
 	switch f.Get("action") {
 	case "lock":
-		_, err = c.Lock(c.actor, w.ID, strings.TrimSpace(f.Get("reason")))
+		_, err = c.svc.Workspaces.Lock(c.actor, w.ID, strings.TrimSpace(f.Get("reason")))
 		done = "You have locked the workspace. No run starts until you unlock it."
 	case "unlock":
-		_, err = c.Unlock(c.actor, w.ID)
+		_, err = c.svc.Workspaces.Unlock(c.actor, w.ID)
 		done = "You have unlocked the workspace."
 	case "force-unlock":
-		_, err = c.ForceUnlock(c.actor, w.ID)
+		_, err = c.svc.Workspaces.ForceUnlock(c.actor, w.ID)
 		done = "You have removed the lock."
 	case "drain", "stop":
-		err = c.Halt(c.actor, w.ID, record.Halt{Reason: f.Get("why"), Emergency: f.Get("action") == "stop"})
+		err = c.svc.Halts.Halt(c.actor, w.ID, record.Halt{Reason: f.Get("why"), Emergency: f.Get("action") == "stop"})
 		done = "No run starts until you allow it again."
 	case "lift":
-		err = c.Lift(c.actor, w.ID)
+		err = c.svc.Halts.Lift(c.actor, w.ID)
 		done = "Runs can start again."
 	case "save":
 		description, mode, dir := f.Get("description"), f.Get("mode"), f.Get("directory")
@@ -182,11 +184,11 @@ func (c *call) changeSettings() error {
 		if err = failed; err != nil {
 			break
 		}
-		keep, failed := retention(f)
+		keep, failed := retentionFrom(f)
 		if err = failed; err != nil {
 			break
 		}
-		_, err = c.ChangeWorkspace(c.actor, w.ID, service.WorkspaceSettings{Description: &description,
+		_, err = c.svc.Workspaces.Change(c.actor, w.ID, service.WorkspaceSettings{Description: &description,
 			ExecutionMode: &mode, WorkingDirectory: &dir, AutoApply: &auto, AllowDestroy: &destroy,
 			GlobalState: &global, ObjectLocks: &objects, Refresh: &refresh, DriftPeriod: &period, Retention: &keep})
 		done = "The settings were saved."

@@ -14,6 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/control"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // heldUp starts a run whose apply waits for a permit of the limit quota that it holds itself, until goOn is called.
@@ -26,11 +27,11 @@ func (b *browser) heldUp(workspace string) (r *record.Run, goOn func()) {
 	})
 	b.Capacity.Has = []service.Limit{{Name: "quota", Slots: 2, Held: []service.Permit{{Run: "e", Since: time.Now()},
 		{Run: "e", Since: time.Now()}}}}
-	b.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	b.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		j.Watched(recorder, "e")
 		close(shown)
 		<-ended
-		return &service.ApplyResult{}, nil
+		return &work.ApplyResult{}, nil
 	}
 	r = b.NewRun(b.NewWorkspace(workspace), func(r *record.Run) { r.AutoApply, r.Message = true, "grow" })
 	<-shown

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/drift"
 	"github.com/millipede-iac/millipede/service/outline"
 	"github.com/millipede-iac/millipede/service/record"
 )
@@ -21,7 +22,7 @@ type statePage struct {
 	Who     string
 	Outputs []outputRow
 	// Drift has the results of watching the workspace; nil if it is not watched.
-	Drift   *service.Watched
+	Drift   *drift.Watched
 	MayPlan bool // the person may create a plan
 }
 
@@ -45,7 +46,7 @@ func (c *call) versionAsked(v *service.Overview, id string) (*record.StateVersio
 	if id == "" {
 		return nil, nil //nolint:nilnil // there is no state yet
 	}
-	version, err := c.StateVersion(c.actor, id)
+	version, err := c.svc.States.Find(c.actor, id)
 	if err == nil && version.Workspace != v.ID {
 		err = errNotThere
 	}
@@ -58,7 +59,8 @@ func (c *call) state() error {
 		if err != nil || version == nil {
 			return statePage{}, err
 		}
-		p := statePage{Version: version, Current: version.ID == v.CurrentState, Who: c.Person(c.actor, version.CreatedBy)}
+		p := statePage{Version: version, Current: version.ID == v.CurrentState,
+			Who: c.svc.Users.NameOf(c.actor, version.CreatedBy)}
 		for _, o := range version.Outputs {
 			r := outputRow{o.Name, short(2000, string(o.Value))}
 			if o.Sensitive {
@@ -69,13 +71,13 @@ func (c *call) state() error {
 		if v.Permissions.State < record.Read {
 			return p, nil
 		}
-		o, _, err := c.StateOutline(c.actor, version.ID)
+		o, _, err := c.svc.States.Outline(c.actor, version.ID)
 		if err != nil {
 			return nil, err
 		}
 		objects := o.Objects
 		if p.Current && v.DriftPeriod > 0 {
-			if p.Drift, err = c.Watched(c.actor, v.ID); err != nil {
+			if p.Drift, err = c.svc.Drift.Watched(c.actor, v.ID); err != nil {
 				return nil, err
 			}
 			p.MayPlan, objects = v.Permissions.Runs >= record.Plan, marked(objects, p.Drift)
@@ -91,7 +93,7 @@ func (c *call) state() error {
 }
 
 // marked returns the objects with the drifted ones marked.
-func marked(all []outline.Object, known *service.Watched) []outline.Object {
+func marked(all []outline.Object, known *drift.Watched) []outline.Object {
 	if len(known.Drifted) == 0 {
 		return all
 	}
@@ -118,14 +120,14 @@ func (c *call) driftText(d *record.Drift) string {
 
 // actOnState creates a refresh-only plan.
 func (c *call) actOnState() error {
-	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
+	w, err := c.svc.Workspaces.Named(c.actor, c.arg("org"), c.arg("ws"))
 	if err != nil {
 		return err
 	}
 	if c.r.PostForm.Get("action") != "refresh" {
 		return &failure{http.StatusBadRequest, "The form has no valid action for a state."}
 	}
-	r, err := c.TakeOver(c.actor, w.ID)
+	r, err := c.svc.Drift.TakeOver(c.actor, w.ID)
 	if err != nil {
 		return err
 	}
@@ -135,11 +137,11 @@ func (c *call) actOnState() error {
 
 // object shows one object of a state version.
 func (c *call) object() error {
-	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
+	w, err := c.svc.Workspaces.Named(c.actor, c.arg("org"), c.arg("ws"))
 	if err != nil {
 		return err
 	}
-	o, version, err := c.StateOutline(c.actor, c.arg("version"))
+	o, version, err := c.svc.States.Outline(c.actor, c.arg("version"))
 	if err != nil {
 		return err
 	}
@@ -148,7 +150,7 @@ func (c *call) object() error {
 		return errNotThere
 	}
 	object := &o.Objects[i]
-	attributes, known, err := c.StateObject(c.actor, version.ID, object)
+	attributes, known, err := c.svc.States.Object(c.actor, version.ID, object)
 	if err != nil {
 		return err
 	}
@@ -165,7 +167,7 @@ func (c *call) object() error {
 }
 
 func (c *call) lastChangeOf(w *service.WorkspaceView, of *outline.State, o *outline.Object) (*lastChange, error) {
-	last, err := c.LastChangeOf(c.actor, of, o)
+	last, err := c.svc.States.LastChangeOf(c.actor, of, o)
 	if err != nil || last == nil {
 		return nil, err
 	}
@@ -197,7 +199,7 @@ type versionsPage struct {
 
 func (c *call) versions() error {
 	return c.showWorkspace("versions", "State versions", func(v *service.Overview) (any, error) {
-		all, err := c.StateVersions(c.actor, v.ID)
+		all, err := c.svc.States.List(c.actor, v.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -209,7 +211,7 @@ func (c *call) versions() error {
 		some, pager := paged(c, all, 50)
 		p.Pager = pager
 		for _, version := range some {
-			r := versionRow{StateVersion: version, Who: c.Person(c.actor, version.CreatedBy),
+			r := versionRow{StateVersion: version, Who: c.svc.Users.NameOf(c.actor, version.CreatedBy),
 				Current: version.ID == v.CurrentState}
 			if version.Run != "" {
 				r.RunAddress = at("app", v.Organization, v.Name, "runs", version.Run)
@@ -225,18 +227,18 @@ func (c *call) versions() error {
 
 // restore makes the content of an earlier version current.
 func (c *call) restore() error {
-	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
+	w, err := c.svc.Workspaces.Named(c.actor, c.arg("org"), c.arg("ws"))
 	if err != nil {
 		return err
 	}
-	v, err := c.StateVersion(c.actor, c.r.PostForm.Get("version"))
+	v, err := c.svc.States.Find(c.actor, c.r.PostForm.Get("version"))
 	if err != nil {
 		return err
 	}
 	if v.Workspace != w.ID {
 		return errNotThere
 	}
-	restored, err := c.RestoreState(c.actor, v.ID)
+	restored, err := c.svc.States.Restore(c.actor, v.ID)
 	if err != nil {
 		return err
 	}
@@ -254,7 +256,7 @@ type comparisonPage struct {
 func (c *call) comparison(v *service.WorkspaceView) (p comparisonPage, changes []service.StateChange, err error) {
 	q := c.r.URL.Query()
 	for id, to := range map[string]**record.StateVersion{q.Get("from"): &p.From, q.Get("to"): &p.To} {
-		if *to, err = c.StateVersion(c.actor, id); err != nil {
+		if *to, err = c.svc.States.Find(c.actor, id); err != nil {
 			return p, nil, err
 		}
 		if (*to).Workspace != v.ID {
@@ -264,7 +266,7 @@ func (c *call) comparison(v *service.WorkspaceView) (p comparisonPage, changes [
 	if p.From == nil || p.To == nil { // the same version twice
 		return p, nil, &failure{http.StatusUnprocessableEntity, "Choose two different versions to compare."}
 	}
-	changes, err = c.StateDifference(c.actor, p.From.ID, p.To.ID)
+	changes, err = c.svc.States.Difference(c.actor, p.From.ID, p.To.ID)
 	return p, changes, err
 }
 
@@ -298,7 +300,7 @@ func (c *call) difference() error {
 
 // differenceOf shows the differences of one object.
 func (c *call) differenceOf() error {
-	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
+	w, err := c.svc.Workspaces.Named(c.actor, c.arg("org"), c.arg("ws"))
 	if err != nil {
 		return err
 	}
@@ -321,7 +323,7 @@ func (c *call) differenceOf() error {
 			continue
 		}
 		var ok bool
-		if sides[side], ok, err = c.StateObject(c.actor, at.version.ID, at.object); err != nil {
+		if sides[side], ok, err = c.svc.States.Object(c.actor, at.version.ID, at.object); err != nil {
 			return err
 		}
 		known = known && ok

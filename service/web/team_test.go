@@ -11,6 +11,8 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // The stream of an organization's changes had the address /app/ORGANIZATION/events: the page of a workspace called
@@ -37,11 +39,11 @@ func TestAWorkspaceMayHaveAnyName(t *testing.T) {
 func TestAnOrganizationIsReachableByItsName(t *testing.T) {
 	b := newBrowser(t)
 	for _, name := range []string{"login", "Logout", "settings"} {
-		if _, err := b.CreateOrganization(b.Admin, name, ""); !errors.Is(err, service.ErrInvalid) {
+		if _, err := b.Organizations.Create(b.Admin, name, ""); !errors.Is(err, tables.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := b.CreateOrganization(b.Admin, "logistics", ""); err != nil {
+	if _, err := b.Organizations.Create(b.Admin, "logistics", ""); err != nil {
 		t.Fatal(err)
 	}
 	_, at, text := b.get("/app/logistics")
@@ -105,17 +107,17 @@ func TestSeveralDoubtsAreResolvedWithOneForm(t *testing.T) {
 	left := []record.Doubt{{Address: "fleet_vm.a", Operation: "create", Worker: "w1"},
 		{Address: "fleet_vm.b", Operation: "create"}, {Address: "fleet_vm.c", Operation: "update"},
 		{Address: "fleet_vm.d", Operation: "delete"}}
-	b.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	b.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		j.Doubtful(left)
 		return nil, errors.New("operations are in doubt")
 	}
 	r := b.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	b.Await(r.ID, record.Errored)
-	var told []service.Resolution
-	b.Engine.ResolveFunc = func(_ context.Context, j *service.Job, r service.Resolution, _ string) error {
+	var told []work.Resolution
+	b.Engine.ResolveFunc = func(_ context.Context, j *work.Job, r work.Resolution, _ string) error {
 		if r.Address == "fleet_vm.c" {
 			_, _ = j.Log.Write([]byte("Error: the cloud does not answer\n"))
-			return service.ErrReported
+			return work.ErrReported
 		}
 		told = append(told, r)
 		left = slices.DeleteFunc(slices.Clone(left), func(d record.Doubt) bool { return d.Address == r.Address })
@@ -135,7 +137,7 @@ func TestSeveralDoubtsAreResolvedWithOneForm(t *testing.T) {
 		"address-1": {"fleet_vm.b"}, "outcome-1": {"not-created"}, "address-2": {"fleet_vm.c"}, "outcome-2": {""},
 		"address-3": {"fleet_vm.d"}, "outcome-3": {"not-created"}}
 	code, _, text := b.post(page, word)
-	want := []service.Resolution{{Address: "fleet_vm.a", ID: "vm-1"}, {Address: "fleet_vm.b"}, {Address: "fleet_vm.d"}}
+	want := []work.Resolution{{Address: "fleet_vm.a", ID: "vm-1"}, {Address: "fleet_vm.b"}, {Address: "fleet_vm.d"}}
 	if code != http.StatusOK || !strings.Contains(text, "3 operations are resolved.") || !slices.Equal(told, want) ||
 		!strings.Contains(text, "fleet_vm.c") || strings.Contains(text, "fleet_vm.d") {
 		t.Errorf("%d, %+v: %s", code, told, text)

@@ -13,7 +13,7 @@ import (
 // There was an API for users, but no page: an administrator without a command line could not add users.
 func TestAdministratorsManageUsersOnAPage(t *testing.T) {
 	b := newBrowser(t)
-	team, err := b.CreateTeam(b.Admin, record.Team{Organization: "acme", Name: "devs"})
+	team, err := b.Teams.Create(b.Admin, record.Team{Organization: "acme", Name: "devs"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestAdministratorsManageUsersOnAPage(t *testing.T) {
 	if made == nil {
 		t.Fatalf("no token is shown: %s", text)
 	}
-	id, err := b.LogIn("ann", made[1], "")
+	id, err := b.Logins.LogIn("ann", made[1], "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,19 +48,19 @@ func TestAdministratorsManageUsersOnAPage(t *testing.T) {
 	if text = act(about("join")); !strings.Contains(text, "ann has joined the team") {
 		t.Errorf("%s", text)
 	}
-	if got, err := b.Team(b.Admin, team.ID); err != nil || !got.Has(id) {
+	if got, err := b.Teams.Find(b.Admin, team.ID); err != nil || !got.Has(id) {
 		t.Errorf("the team has %v, %v", got.Users, err)
 	}
 	act(about("leave"))
 	act(about("disable"))
-	if _, err := b.Authenticate(made[1], ""); err == nil {
+	if _, err := b.Tokens.Authenticate(made[1], ""); err == nil {
 		t.Error("the token of a disabled user is valid")
 	}
-	if _, err := b.LogIn("ann", made[1], ""); err == nil {
+	if _, err := b.Logins.LogIn("ann", made[1], ""); err == nil {
 		t.Error("a disabled user can log in")
 	}
 	act(about("enable"))
-	if _, err := b.Authenticate(made[1], ""); err != nil {
+	if _, err := b.Tokens.Authenticate(made[1], ""); err != nil {
 		t.Error(err)
 	}
 	act(about("promote"))
@@ -68,7 +68,7 @@ func TestAdministratorsManageUsersOnAPage(t *testing.T) {
 	if text = act(about("reset")); !strings.Contains(text, ".atlasv1.") {
 		t.Error("after a reset no token is shown")
 	}
-	if _, err := b.Authenticate(made[1], ""); err == nil {
+	if _, err := b.Tokens.Authenticate(made[1], ""); err == nil {
 		t.Error("the token from before the reset is valid")
 	}
 	for _, action := range []string{"disable", "demote", "delete"} {
@@ -85,11 +85,11 @@ func TestAdministratorsManageUsersOnAPage(t *testing.T) {
 
 func TestTheUsersAreNotForEverybody(t *testing.T) {
 	b := newBrowser(t)
-	u, err := b.CreateUser(b.Admin, "eve", "", false)
+	u, err := b.Users.Create(b.Admin, "eve", "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.SetPassword(b.Admin, u.ID, "correct horse battery"); err != nil {
+	if err := b.Users.SetPassword(b.Admin, u.ID, "correct horse battery"); err != nil {
 		t.Fatal(err)
 	}
 	b.login("eve", "correct horse battery")

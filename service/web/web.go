@@ -26,6 +26,8 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/picture"
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/rights"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // Options configure the web interface.
@@ -47,7 +49,7 @@ var assetFiles embed.FS
 
 // site serves the pages.
 type site struct {
-	*service.Service
+	svc    *service.Service
 	o      Options
 	pages  map[string]*template.Template
 	assets map[string]asset
@@ -74,7 +76,7 @@ func Handler(o Options) http.Handler {
 	if o.Poll == 0 {
 		o.Poll = 20 * time.Second
 	}
-	s := &site{Service: o.Service, o: o, assets: map[string]asset{}}
+	s := &site{svc: o.Service, o: o, assets: map[string]asset{}}
 	s.loadAssets(assetFiles, "assets", "")
 	s.loadAssets(picture.Assets(), ".", "picture/")
 	s.loadPages()
@@ -145,8 +147,8 @@ type call struct {
 	r     *http.Request
 	args  map[string]string
 	from  string
-	actor *service.Actor // nil before the login
-	token string         // of the session
+	actor *rights.Actor // nil before the login
+	token string        // of the session
 	// refused is the error of a form; its page is shown again with it, and with what was entered.
 	refused *failure
 }
@@ -206,11 +208,11 @@ func (c *call) answer() error {
 	c.args = args
 	if cookie, err := c.r.Cookie(sessionCookie); err == nil {
 		c.token = cookie.Value
-		actor, err := c.Authenticate(c.token, c.from)
+		actor, err := c.svc.Tokens.Authenticate(c.token, c.from)
 		switch {
 		case err == nil && actor.User != nil:
 			c.actor = actor
-		case err != nil && !errors.Is(err, service.ErrUnauthorized):
+		case err != nil && !errors.Is(err, tables.ErrUnauthorized):
 			return err
 		}
 	}
@@ -287,17 +289,17 @@ func (c *call) fail(err error) {
 func failureOf(err error) (f *failure) {
 	switch {
 	case errors.As(err, &f):
-	case errors.Is(err, service.ErrUnauthorized):
+	case errors.Is(err, tables.ErrUnauthorized):
 		f = &failure{http.StatusUnauthorized, sentence(err)}
-	case errors.Is(err, service.ErrNotFound):
+	case errors.Is(err, tables.ErrNotFound):
 		f = &failure{http.StatusNotFound, sentence(err)}
-	case errors.Is(err, service.ErrForbidden):
+	case errors.Is(err, tables.ErrForbidden):
 		f = &failure{http.StatusForbidden, sentence(err)}
-	case errors.Is(err, service.ErrConflict):
+	case errors.Is(err, tables.ErrConflict):
 		f = &failure{http.StatusConflict, sentence(err)}
-	case errors.Is(err, service.ErrInvalid):
+	case errors.Is(err, tables.ErrInvalid):
 		f = &failure{http.StatusUnprocessableEntity, sentence(err)}
-	case errors.Is(err, service.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
+	case errors.Is(err, tables.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
 		f = &failure{http.StatusRequestEntityTooLarge, sentence(err)}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		f = &failure{http.StatusRequestTimeout, "The request did not arrive in time."}

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/web"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // browser is a client with cookies, and a service with pages.
@@ -159,7 +159,7 @@ func TestLoggingInAndOut(t *testing.T) {
 	if status != http.StatusOK || at != "/app/login" {
 		t.Errorf("logging out: %d at %s", status, at)
 	}
-	if _, err := b.Authenticate(session, ""); err == nil {
+	if _, err := b.Tokens.Authenticate(session, ""); err == nil {
 		t.Error("the token of the session is valid after logging out")
 	}
 }
@@ -239,7 +239,7 @@ func TestAFormOfAnotherSiteIsRefused(t *testing.T) {
 			t.Errorf("%s: %d", fault, status)
 		}
 	}
-	if v, err := b.FindRun(b.Admin, r.ID); err != nil || v.Status != record.Planned {
+	if v, err := b.Runs.Find(b.Admin, r.ID); err != nil || v.Status != record.Planned {
 		t.Errorf("the run is %v, %v", v, err)
 	}
 }
@@ -275,18 +275,18 @@ func TestARunIsConfirmedWithAComment(t *testing.T) {
 func TestPagesShowAndDoWhatTheRightsAllow(t *testing.T) {
 	b := newBrowser(t)
 	_, run := b.plannedRun("network")
-	u, err := b.CreateUser(b.Admin, "eve", "", false)
+	u, err := b.Users.Create(b.Admin, "eve", "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.SetPassword(b.Admin, u.ID, "correct horse battery"); err != nil {
+	if err := b.Users.SetPassword(b.Admin, u.ID, "correct horse battery"); err != nil {
 		t.Fatal(err)
 	}
-	team, err := b.CreateTeam(b.Admin, record.Team{Organization: "acme", Name: "others"})
+	team, err := b.Teams.Create(b.Admin, record.Team{Organization: "acme", Name: "others"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.ChangeMembers(b.Admin, team.ID, []string{"eve"}, false); err != nil {
+	if err := b.Teams.ChangeMembers(b.Admin, team.ID, []string{"eve"}, false); err != nil {
 		t.Fatal(err)
 	}
 	b.login("eve", "correct horse battery")
@@ -299,11 +299,11 @@ func TestPagesShowAndDoWhatTheRightsAllow(t *testing.T) {
 	if _, _, text := b.get("/app/acme"); strings.Contains(text, "network") {
 		t.Error("the overview shows a workspace without permission")
 	}
-	w, err := b.WorkspaceNamed(b.Admin, "acme", "network")
+	w, err := b.Workspaces.Named(b.Admin, "acme", "network")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.CreateAccess(b.Admin, record.Access{Team: team.ID, On: w.ID, Role: "read"}); err != nil {
+	if _, err := b.TeamAccess.Create(b.Admin, record.Access{Team: team.ID, On: w.ID, Role: "read"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, text := b.get(run); !strings.Contains(text, "change the network") || strings.Contains(text, "Confirm") {
@@ -343,7 +343,7 @@ func TestAPageHearsOfWhatHappens(t *testing.T) {
 		}
 		return "", ""
 	}
-	if err := b.Confirm(b.Admin, r.ID, ""); err != nil {
+	if err := b.Runs.Confirm(b.Admin, r.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	b.Await(r.ID, record.Applied)
@@ -351,7 +351,7 @@ func TestAPageHearsOfWhatHappens(t *testing.T) {
 	if kind != "changed" {
 		t.Errorf("%s, %s", kind, id)
 	}
-	if _, err := b.Comment(b.Admin, r.ID, "so?"); err != nil {
+	if _, err := b.Runs.Comment(b.Admin, r.ID, "so?"); err != nil {
 		t.Fatal(err)
 	}
 	if kind, next := heard(address, id); kind != "changed" || next == id {
@@ -368,7 +368,7 @@ func TestALogIsReadInParts(t *testing.T) {
 	for i := range 5000 {
 		fmt.Fprintf(&want, "line %d of a log that is longer than what is sent at once\n", i)
 	}
-	b.Engine.PlanFunc = servicetest.PlanThen(func(j *service.Job) { fmt.Fprint(j.Log, want.String()) })
+	b.Engine.PlanFunc = servicetest.PlanThen(func(j *work.Job) { fmt.Fprint(j.Log, want.String()) })
 	_, run := b.plannedRun("network")
 	b.login("root", b.Token)
 	_, _, text := b.get(run)

@@ -23,12 +23,12 @@ type tab struct{ ID, Name, Address string }
 
 // showWorkspace sends a page of a workspace.
 func (c *call) showWorkspace(name, heading string, rest func(*service.Overview) (any, error)) error {
-	cursor := c.Stream().Now()
-	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
+	cursor := c.svc.Stream().Now()
+	w, err := c.svc.Workspaces.Named(c.actor, c.arg("org"), c.arg("ws"))
 	if err != nil {
 		return err
 	}
-	v, err := c.OverviewOf(c.actor, w.ID)
+	v, err := c.svc.Workspaces.OverviewOf(c.actor, w.ID)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (c *call) showWorkspace(name, heading string, rest func(*service.Overview) 
 		}
 	}
 	if v.Run != nil && !v.Run.Status.Final() {
-		if p.Waits, err = c.Waits(c.r.Context(), c.actor, v.Run.ID); err != nil {
+		if p.Waits, err = c.svc.Runs.Waits(c.r.Context(), c.actor, v.Run.ID); err != nil {
 			return err
 		}
 	}
@@ -91,7 +91,7 @@ func (c *call) workspace() error {
 		if v.Permissions.Runs < record.Read {
 			return runsPage{}, nil
 		}
-		all, err := c.Runs(c.actor, v.ID, maxRuns)
+		all, err := c.svc.Runs.List(c.actor, v.ID, maxRuns)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +101,7 @@ func (c *call) workspace() error {
 		names := map[string]string{}
 		for _, r := range some {
 			if names[r.CreatedBy] == "" {
-				names[r.CreatedBy] = c.Person(c.actor, r.CreatedBy)
+				names[r.CreatedBy] = c.svc.Users.NameOf(c.actor, r.CreatedBy)
 			}
 			p.Rows = append(p.Rows, runRow{r, names[r.CreatedBy]})
 		}

@@ -17,7 +17,9 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/work"
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
@@ -30,25 +32,25 @@ const (
 // past is an engine whose runs end immediately: each adds an object.
 type past struct{}
 
-func (past) Plan(_ context.Context, j *service.Job) (*service.PlanResult, error) {
+func (past) Plan(_ context.Context, j *work.Job) (*work.PlanResult, error) {
 	fmt.Fprintln(j.Log, "planned")
-	return &service.PlanResult{HasChanges: true, Add: 1, Plan: []byte("plan"), Shape: []byte("{}"),
+	return &work.PlanResult{HasChanges: true, Add: 1, Plan: []byte("plan"), Shape: []byte("{}"),
 		Redacted: []byte("{}")}, nil
 }
 
-func (past) Apply(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+func (past) Apply(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
 	fmt.Fprintln(j.Log, "applied")
-	return &service.ApplyResult{Add: 1}, j.State.Write(ctx, largeState(int(j.Run.Number), 1000))
+	return &work.ApplyResult{Add: 1}, j.State.Write(ctx, largeState(int(j.Run.Number), 1000))
 }
 
 func (past) PlanJSON(context.Context, string, []byte, []byte) ([]byte, error) {
 	return []byte("{}"), nil
 }
 
-func (past) Resolve(context.Context, *service.Job, service.Resolution, string) error { return nil }
-func (past) ChangeObjects(context.Context, *service.Job, service.ObjectChange) error { return nil }
+func (past) Resolve(context.Context, *work.Job, work.Resolution, string) error { return nil }
+func (past) ChangeObjects(context.Context, *work.Job, work.ObjectChange) error { return nil }
 
-func (past) Watch(context.Context, *service.Job, []string, int) ([]service.Found, error) {
+func (past) Watch(context.Context, *work.Job, []string, int) ([]work.Found, error) {
 	return nil, nil
 }
 
@@ -130,7 +132,7 @@ func (h *host) remember(ctx context.Context) (err error) {
 		end()
 		err = errors.Join(err, <-ended)
 	}()
-	admin, err := s.Authenticate(h.token, "bench")
+	admin, err := s.Tokens.Authenticate(h.token, "bench")
 	if err != nil {
 		return err
 	}
@@ -143,31 +145,31 @@ func (h *host) remember(ctx context.Context) (err error) {
 }
 
 // oldSpace creates a workspace, and applies its runs.
-func oldSpace(ctx context.Context, s *service.Service, a *service.Actor, name string) error {
-	w, err := s.CreateWorkspace(a, "main", service.WorkspaceSettings{Name: &name})
+func oldSpace(ctx context.Context, s *service.Service, a *rights.Actor, name string) error {
+	w, err := s.Workspaces.Create(a, "main", service.WorkspaceSettings{Name: &name})
 	if err != nil {
 		return err
 	}
-	c, err := s.CreateConfiguration(a, w.ID, record.Configuration{})
+	c, err := s.Configurations.Create(a, w.ID, record.Configuration{})
 	if err != nil {
 		return err
 	}
 	archive, err := packed("")
 	if err == nil {
-		err = s.UploadConfiguration(c.Secret, bytes.NewReader(archive), -1)
+		err = s.Configurations.Upload(c.Secret, bytes.NewReader(archive), -1)
 	}
 	if err != nil {
 		return err
 	}
 	for range oldRuns {
-		r, err := s.CreateRun(a, w.ID, record.Run{Configuration: c.ID, Source: service.SourceAPI, AutoApply: true})
+		r, err := s.Runs.Create(a, w.ID, record.Run{Configuration: c.ID, Source: record.SourceAPI, AutoApply: true})
 		if err != nil {
 			return err
 		}
 		status, changes := r.Status, uint64(0)
 		for !status.Final() {
-			changes = s.Changed(ctx, changes)
-			v, err := s.FindRun(a, r.ID)
+			changes = s.Runs.Changed(ctx, changes)
+			v, err := s.Runs.Find(a, r.ID)
 			if err = errors.Join(err, ctx.Err()); err != nil {
 				return err
 			}

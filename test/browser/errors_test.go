@@ -19,18 +19,18 @@ func TestAPageWhoseSessionHasEndedAsksForALoginAndComesBack(t *testing.T) {
 	s.login()
 	path := "/app/acme/network/runs/" + run.ID
 	s.open(path)
-	all, err := s.Tokens(s.Admin, record.TokenUser, s.Admin.User.ID)
+	all, err := s.Tokens.List(s.Admin, record.TokenUser, s.Admin.User.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, token := range all {
 		if token.Description == "pages" {
-			if err := s.DeleteToken(s.Admin, token.ID); err != nil {
+			if err := s.Tokens.Delete(s.Admin, token.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if _, err := s.Comment(s.Admin, run.ID, "said meanwhile"); err != nil { // the page is told, and fetches itself
+	if _, err := s.Runs.Comment(s.Admin, run.ID, "said meanwhile"); err != nil { // the page is told, and fetches itself
 		t.Fatal(err)
 	}
 	s.until("nobody is asked to log in", `location.pathname === "/app/login"`)

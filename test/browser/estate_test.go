@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/timeline"
-	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // estate is the engine of a test: its plans create objects, and its applies continue when the test permits it.
@@ -73,10 +73,10 @@ func network() []object {
 }
 
 // plan makes the plan of the objects.
-func (e *estate) plan(_ context.Context, j *service.Job) (*service.PlanResult, error) {
+func (e *estate) plan(_ context.Context, j *work.Job) (*work.PlanResult, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r := &service.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID)}
+	r := &work.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID)}
 	var changes []any
 	for i := range e.objects {
 		o := &e.objects[i]
@@ -121,7 +121,7 @@ func (e *estate) plan(_ context.Context, j *service.Job) (*service.PlanResult, e
 }
 
 // apply carries the plan out, vertex by vertex as the test says, with two workers' slots.
-func (e *estate) apply(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+func (e *estate) apply(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
 	e.mu.Lock()
 	objects := e.objects
 	begun := time.Now()
@@ -158,9 +158,9 @@ func (e *estate) apply(ctx context.Context, j *service.Job) (*service.ApplyResul
 		select {
 		case <-e.steps:
 		case <-ctx.Done():
-			return nil, service.ErrStopped
+			return nil, work.ErrStopped
 		case <-j.Stopping.Done():
-			return nil, service.ErrStopped
+			return nil, work.ErrStopped
 		}
 		recorder.Update(i, func(v *timeline.Vertex) {
 			v.Status, v.Ended, v.Took = timeline.Done, now()+2, now()+1-v.Started
@@ -180,9 +180,9 @@ func (e *estate) apply(ctx context.Context, j *service.Job) (*service.ApplyResul
 		return nil, err
 	}
 	if failed {
-		return nil, fmt.Errorf("an operation has failed: %w", service.ErrReported)
+		return nil, fmt.Errorf("an operation has failed: %w", work.ErrReported)
 	}
-	return &service.ApplyResult{Add: len(objects)}, nil
+	return &work.ApplyResult{Add: len(objects)}, nil
 }
 
 // state is the state behind an apply.

@@ -16,7 +16,12 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/notifications"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
+	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/variables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // script must never be executed, wherever it comes from.
@@ -41,12 +46,12 @@ func full(s *Site) (paths []string, run *record.Run) {
 		{Name: "quota", Slots: 2}, {Name: "pool/default", Slots: 4, Sized: true}}
 	description, value, secret, sensitive := script, script, "canary-of-variable", true
 	key, hidden := "shown", "hidden"
-	if _, err := s.ChangeWorkspace(s.Admin, w.ID, service.WorkspaceSettings{Description: &description}); err != nil {
+	if _, err := s.Workspaces.Change(s.Admin, w.ID, service.WorkspaceSettings{Description: &description}); err != nil {
 		s.t.Fatal(err)
 	}
-	for _, v := range []service.VariableSettings{{Key: &key, Value: &value, Description: &description},
+	for _, v := range []variables.Settings{{Key: &key, Value: &value, Description: &description},
 		{Key: &hidden, Value: &secret, Sensitive: &sensitive}} {
-		if _, err := s.PutVariable(s.Admin, w.ID, "", v); err != nil {
+		if _, err := s.Variables.Put(s.Admin, w.ID, "", v); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -55,7 +60,7 @@ func full(s *Site) (paths []string, run *record.Run) {
 		run = s.NewRun(w, func(r *record.Run) { r.Message, r.AutoApply = "change "+script, true })
 		for v := (*service.RunView)(nil); v == nil || v.Status != then; {
 			var err error
-			if v, err = s.FindRun(s.Admin, run.ID); err != nil {
+			if v, err = s.Runs.Find(s.Admin, run.ID); err != nil {
 				s.t.Fatal(err)
 			}
 			if v.Status.Final() && v.Status != then {
@@ -70,14 +75,14 @@ func full(s *Site) (paths []string, run *record.Run) {
 		}
 		runs = append(runs, run)
 	}
-	if _, err := s.Comment(s.Admin, run.ID, script); err != nil {
+	if _, err := s.Runs.Comment(s.Admin, run.ID, script); err != nil {
 		s.t.Fatal(err)
 	}
-	versions, err := s.StateVersions(s.Admin, w.ID)
+	versions, err := s.States.List(s.Admin, w.ID)
 	if err != nil || len(versions) != 2 {
 		s.t.Fatal(versions, err)
 	}
-	s.drifts(w.ID, errors.New("away: "+script), service.Found{Address: "fleet_network.main",
+	s.drifts(w.ID, errors.New("away: "+script), work.Found{Address: "fleet_network.main",
 		Attributes: []string{"cidr", script}})
 	s.named(w)
 	space := "/app/acme/network"
@@ -94,46 +99,46 @@ func full(s *Site) (paths []string, run *record.Run) {
 func (s *Site) named(w *service.WorkspaceView) {
 	s.t.Helper()
 	key, value := "shared", script
-	set, err := s.CreateVariableSet(s.Admin, record.VariableSet{Organization: "acme", Name: script,
+	set, err := s.VariableSets.Create(s.Admin, record.VariableSet{Organization: "acme", Name: script,
 		Workspaces: []string{w.ID}})
 	if err == nil {
-		_, err = s.PutVariable(s.Admin, set.ID, "", service.VariableSettings{Key: &key, Value: &value})
+		_, err = s.Variables.Put(s.Admin, set.ID, "", variables.Settings{Key: &key, Value: &value})
 	}
 	var n *record.Notification
 	if err == nil {
-		n, err = s.CreateNotification(s.Admin, record.Notification{Workspace: w.ID, Name: script, Destination: "generic",
+		n, err = s.Notifications.Create(s.Admin, record.Notification{Workspace: w.ID, Name: script, Destination: "generic",
 			URL: "https://example.com/canary?q=" + url.QueryEscape(script), Token: "canary-token", Enabled: true,
 			Triggers: []string{"run:created"}})
 	}
 	if err == nil {
-		o := service.Outgoing{}
+		o := notifications.Outgoing{}
 		o.Configuration.ID = n.ID
-		err = s.Delivered(o, record.Response{SentAt: time.Now(), Code: 500, Body: script}, time.Time{})
+		err = s.Notifications.Delivered(o, record.Response{SentAt: time.Now(), Code: 500, Body: script}, time.Time{})
 	}
 	if err == nil {
-		_, _, err = s.CreateToken(s.Admin, record.TokenUser, s.Admin.User.ID, script, time.Time{})
+		_, _, err = s.Tokens.Create(s.Admin, record.TokenUser, s.Admin.User.ID, script, time.Time{})
 	}
 	var team *record.Team
 	if err == nil {
-		if _, err := s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: script}); !errors.Is(err,
-			service.ErrInvalid) {
+		if _, err := s.Teams.Create(s.Admin, record.Team{Organization: "acme", Name: script}); !errors.Is(err,
+			tables.ErrInvalid) {
 			s.t.Fatalf("a team has a script as its name: %v", err)
 		}
-		team, err = s.CreateTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})
+		team, err = s.Teams.Create(s.Admin, record.Team{Organization: "acme", Name: "devs"})
 	}
 	if err == nil {
-		_, err = s.CreateAccess(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "admin"})
+		_, err = s.TeamAccess.Create(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "admin"})
 	}
 	var token string
 	if err == nil {
-		token, _, err = s.CreateToken(s.Admin, record.TokenTeam, team.ID, script, time.Time{})
+		token, _, err = s.Tokens.Create(s.Admin, record.TokenTeam, team.ID, script, time.Time{})
 	}
-	var member *service.Actor
+	var member *rights.Actor
 	if err == nil {
-		member, err = s.Authenticate(token, script)
+		member, err = s.Tokens.Authenticate(token, script)
 	}
 	if err == nil {
-		_, err = s.Lock(member, w.ID, script)
+		_, err = s.Workspaces.Lock(member, w.ID, script)
 	}
 	if err != nil {
 		s.t.Fatal(err)
@@ -142,21 +147,21 @@ func (s *Site) named(w *service.WorkspaceView) {
 
 // drifts starts watching a workspace, and returns when drift of its objects was found. failure is the error of other
 // reads; nil for none.
-func (s *Site) drifts(workspace string, failure error, found ...service.Found) {
+func (s *Site) drifts(workspace string, failure error, found ...work.Found) {
 	s.t.Helper()
 	s.Engine.Mu.Lock()
-	s.Engine.WatchFunc = func(context.Context, *service.Job, []string, int) ([]service.Found, error) {
+	s.Engine.WatchFunc = func(context.Context, *work.Job, []string, int) ([]work.Found, error) {
 		return found, failure
 	}
 	s.Engine.Mu.Unlock()
 	period := time.Hour
-	if _, err := s.ChangeWorkspace(s.Admin, workspace, service.WorkspaceSettings{DriftPeriod: &period}); err != nil {
+	if _, err := s.Workspaces.Change(s.Admin, workspace, service.WorkspaceSettings{DriftPeriod: &period}); err != nil {
 		s.t.Fatal(err)
 	}
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
 	for until := time.Now().Add(30 * time.Second); ; <-again.C {
-		v, err := s.Watched(s.Admin, workspace)
+		v, err := s.Drift.Watched(s.Admin, workspace)
 		if err != nil || time.Now().After(until) {
 			s.t.Fatalf("nothing has drifted: %+v, %v", v, err)
 		}
@@ -174,8 +179,8 @@ func TestDriftIsSeenAndPlannedWithOneClick(t *testing.T) {
 	w := s.NewWorkspace("network")
 	run := s.NewRun(w, func(r *record.Run) { r.AutoApply = true })
 	s.Await(run.ID, record.Applied)
-	s.drifts(w.ID, nil, service.Found{Address: "fleet_network.main", Attributes: []string{"cidr"}},
-		service.Found{Address: "module.zone[0].fleet_subnet.a", Gone: true})
+	s.drifts(w.ID, nil, work.Found{Address: "fleet_network.main", Attributes: []string{"cidr"}},
+		work.Found{Address: "module.zone[0].fleet_subnet.a", Gone: true})
 	s.login()
 	s.open("/app/acme")
 	s.shows("2 drifted")
@@ -186,7 +191,7 @@ func TestDriftIsSeenAndPlannedWithOneClick(t *testing.T) {
 	s.screenshot("drift", 1100, 900)
 	s.do(chromedp.Click(`#drift button`, chromedp.ByQuery))
 	s.shows("The plan was created. Applying it changes only the state.")
-	all, err := s.Runs(s.Admin, w.ID, 1)
+	all, err := s.Runs.List(s.Admin, w.ID, 1)
 	if err != nil || len(all) != 1 || !all[0].RefreshOnly {
 		t.Errorf("the newest run is %+v, %v", all, err)
 	}
@@ -333,7 +338,7 @@ func TestTheRestIsShownAndChanged(t *testing.T) {
 	s.do(chromedp.SendKeys(`#description`, "pipeline\r", chromedp.ByQuery))
 	s.shows("It is shown only once")
 	made := value[string](s, `document.getElementById("made").value`)
-	if _, err := s.Authenticate(made, ""); err != nil {
+	if _, err := s.Tokens.Authenticate(made, ""); err != nil {
 		t.Errorf("the token %q is not good: %v", made, err)
 	}
 	s.open("/app/settings/tokens")
@@ -371,7 +376,7 @@ func TestAPageGoesOnAfterTheConnectionWasLost(t *testing.T) {
 	s.cut.Store(true)
 	s.server.CloseClientConnections()
 	s.shows("The connection to the service is lost.")
-	if _, err := s.Comment(s.Admin, run.ID, "said meanwhile"); err != nil {
+	if _, err := s.Runs.Comment(s.Admin, run.ID, "said meanwhile"); err != nil {
 		t.Fatal(err)
 	}
 	s.cut.Store(false)

@@ -12,8 +12,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/millipede-iac/millipede/coordinator/timeline"
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // busyWorkers are the vertices of an apply of objects by two workers with three slots each, while at most three
@@ -48,7 +48,7 @@ func TestTheGanttOfARunThatHasEndedSaysWhereItsTimeWent(t *testing.T) {
 	s := Open(t)
 	e := newEstate(s)
 	e.objects = network()
-	s.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+	s.Engine.ApplyFunc = func(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
 		all, end := busyWorkers(e.objects)
 		begun := time.Now().Add(-time.Duration(end) * time.Millisecond)
 		recorder := timeline.NewRecorder(timeline.Head{Run: j.Run.ID, Command: "apply", Begun: begun.UnixMilli(),
@@ -56,7 +56,7 @@ func TestTheGanttOfARunThatHasEndedSaysWhereItsTimeWent(t *testing.T) {
 		recorder.Add(all...)
 		j.Watched(recorder, "engine-"+j.Run.ID)
 		recorder.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Ended, h.Outcome = end, "done" })
-		return &service.ApplyResult{Add: 20}, j.State.Write(ctx, e.state())
+		return &work.ApplyResult{Add: 20}, j.State.Write(ctx, e.state())
 	}
 	run := s.NewRun(s.NewWorkspace("network"), func(r *record.Run) { r.Message, r.AutoApply = "four zones", true })
 	s.Await(run.ID, record.Applied)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // The sizes that pages have to stand.
@@ -41,7 +41,7 @@ func large(s *Site) {
 	}
 	redacted.WriteString(`],"provider_schemas":{"p":{"resource_schemas":{"fleet_vm":{"block":{}}}}}}`)
 	state.WriteString("]}")
-	s.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
+	s.Engine.PlanFunc = func(_ context.Context, j *work.Job) (*work.PlanResult, error) {
 		line := strings.Repeat("a long log ", 9) + "\n"
 		block := []byte(strings.Repeat(line, 1+(1<<20)/len(line)))
 		for range longLog >> 20 {
@@ -49,11 +49,11 @@ func large(s *Site) {
 				return nil, err
 			}
 		}
-		return &service.PlanResult{HasChanges: true, Add: manyObjects, Plan: []byte("plan of " + j.Run.ID),
+		return &work.PlanResult{HasChanges: true, Add: manyObjects, Plan: []byte("plan of " + j.Run.ID),
 			Redacted: redacted.Bytes()}, nil
 	}
-	s.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
-		return &service.ApplyResult{Add: manyObjects}, j.State.Write(ctx, state.Bytes())
+	s.Engine.ApplyFunc = func(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
+		return &work.ApplyResult{Add: manyObjects}, j.State.Write(ctx, state.Bytes())
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/millipede-iac/millipede/coordinator/timeline"
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // The audit log had six columns of a few letters on a phone, and the forms of operations in doubt were beside the
@@ -17,7 +17,7 @@ import (
 func TestTheAuditLogAndDoubtsAreReadOnAPhone(t *testing.T) {
 	s := Open(t)
 	w := s.NewWorkspace("network")
-	s.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+	s.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 		j.Doubtful([]record.Doubt{{Address: "module.zone[1].module.fleet.fleet_virtual_machine.database_replica[\"eu-1\"]",
 			Operation: "create", Worker: "worker-17.eu-1.example.org", Reason: "worker w1 has not been heard of for 4s"}})
 		return nil, errors.New("an operation is in doubt")

@@ -10,8 +10,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 func TestARunIsConfirmedAndWatchedToItsEndWithoutLoadingThePage(t *testing.T) {
@@ -101,14 +101,14 @@ func TestAVersionOfAStateIsRestored(t *testing.T) {
 func TestADoubtIsResolved(t *testing.T) {
 	byEveryHand(t, func(t *testing.T, s *Site, h hand) {
 		w := s.NewWorkspace("network")
-		s.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+		s.Engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
 			j.Doubtful([]record.Doubt{{Address: "fleet_vm.a", Operation: "create", Worker: "w1", Reason: "its worker died"},
 				{Address: "module.zone[1].fleet_vm.b", Operation: "update", Worker: "w1", Reason: "its worker died"}})
 			return nil, errors.New("an operation is in doubt")
 		}
 		s.Await(s.NewRun(w, func(r *record.Run) { r.AutoApply, r.Message = true, "four zones" }).ID, record.Errored)
-		told := make(chan service.Resolution, 1)
-		s.Engine.ResolveFunc = func(_ context.Context, j *service.Job, r service.Resolution, _ string) error {
+		told := make(chan work.Resolution, 1)
+		s.Engine.ResolveFunc = func(_ context.Context, j *work.Job, r work.Resolution, _ string) error {
 			told <- r
 			j.Doubtful(nil)
 			return nil
@@ -121,7 +121,7 @@ func TestADoubtIsResolved(t *testing.T) {
 		h.fill("the ID", `input[name="id-0"]`, "vm-1")
 		h.press("the button", "form.doubts button")
 		s.shows("fleet_vm.a is resolved")
-		if r := <-told; r != (service.Resolution{Address: "fleet_vm.a", ID: "vm-1"}) {
+		if r := <-told; r != (work.Resolution{Address: "fleet_vm.a", ID: "vm-1"}) {
 			t.Errorf("%+v", r)
 		}
 	})

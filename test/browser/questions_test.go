@@ -92,7 +92,7 @@ func TestTheOverviewShowsWhatIsAskedFor(t *testing.T) {
 	locked := s.NewWorkspace("locked")
 	s.Await(s.NewRun(quiet, func(r *record.Run) { r.AutoApply = true }).ID, record.Applied)
 	s.Await(s.NewRun(waits, nil).ID, record.Planned)
-	if _, err := s.Lock(s.Admin, locked.ID, "moving"); err != nil {
+	if _, err := s.Workspaces.Lock(s.Admin, locked.ID, "moving"); err != nil {
 		t.Fatal(err)
 	}
 	s.login()

@@ -12,8 +12,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/millipede-iac/millipede/coordinator/timeline"
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // timed says that times are checked, too. They depend on the machine and its other load, so by default the suite checks
@@ -32,7 +32,7 @@ type busyRun struct {
 	recorder *timeline.Recorder
 }
 
-func (b *busyRun) apply(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+func (b *busyRun) apply(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
 	begun := time.Now().Add(-time.Hour)
 	now := func() int64 { return time.Since(begun).Milliseconds() }
 	b.recorder = timeline.NewRecorder(timeline.Head{
@@ -59,7 +59,7 @@ func (b *busyRun) apply(ctx context.Context, j *service.Job) (*service.ApplyResu
 	j.Watched(b.recorder, "engine-"+j.Run.ID)
 	if b.quiet {
 		<-b.end
-		return &service.ApplyResult{Add: b.n}, nil
+		return &work.ApplyResult{Add: b.n}, nil
 	}
 	tick := time.NewTicker(20 * time.Millisecond) // ten events each
 	defer tick.Stop()
@@ -92,7 +92,7 @@ func (b *busyRun) apply(ctx context.Context, j *service.Job) (*service.ApplyResu
 		break
 	}
 	b.recorder.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Ended, h.Outcome = now(), "done" })
-	return &service.ApplyResult{Add: b.n}, nil
+	return &work.ApplyResult{Add: b.n}, nil
 }
 
 func worker(i int) string { return fmt.Sprintf("worker-%02d", i%100/10) }
@@ -154,8 +154,8 @@ func busyPage(t *testing.T, n int, quiet bool) (s *Site, kept int64) {
 	t.Helper()
 	s = Open(t)
 	b := &busyRun{n: n, quiet: quiet, end: make(chan struct{})}
-	s.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
-		return &service.PlanResult{HasChanges: true, Add: n, Plan: []byte("plan of " + j.Run.ID),
+	s.Engine.PlanFunc = func(_ context.Context, j *work.Job) (*work.PlanResult, error) {
+		return &work.PlanResult{HasChanges: true, Add: n, Plan: []byte("plan of " + j.Run.ID),
 			Redacted: []byte("{}")}, nil
 	}
 	s.Engine.ApplyFunc = b.apply

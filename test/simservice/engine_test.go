@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // script is the result that the engine returns for a run. It is the same in each process of the service.
@@ -64,7 +64,7 @@ type engine struct{ p *process }
 var errPlanned = errors.New("the configuration is wrong")
 
 // enter records that the engine executes a run.
-func (e *engine) enter(j *service.Job) (*order, error) {
+func (e *engine) enter(j *work.Job) (*order, error) {
 	w := e.p.w
 	time.Sleep(apart(&j.Run))
 	w.mu.Lock()
@@ -88,7 +88,7 @@ func (e *engine) leave(o *order) {
 
 // work lets time pass. It returns the reason if the work ends early: a crash of the process, or a request to leave or
 // to stop.
-func (e *engine) work(ctx context.Context, j *service.Job, d time.Duration, deaf bool) error {
+func (e *engine) work(ctx context.Context, j *work.Job, d time.Duration, deaf bool) error {
 	stopping := j.Stopping.Done()
 	if deaf {
 		stopping = nil
@@ -110,13 +110,13 @@ func (e *engine) work(ctx context.Context, j *service.Job, d time.Duration, deaf
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case j.Stopping.Err() != nil && !deaf:
-		return service.ErrStopped
+		return work.ErrStopped
 	}
 	return nil
 }
 
 // say writes a line to the log, and records it once the log has stored it.
-func (e *engine) say(j *service.Job, o *order, phase, line string) error {
+func (e *engine) say(j *work.Job, o *order, phase, line string) error {
 	if _, err := fmt.Fprintln(j.Log, line); err != nil {
 		return err
 	}
@@ -126,8 +126,8 @@ func (e *engine) say(j *service.Job, o *order, phase, line string) error {
 	return nil
 }
 
-// Plan implements service.Engine.
-func (e *engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+// Plan implements work.Engine.
+func (e *engine) Plan(ctx context.Context, j *work.Job) (*work.PlanResult, error) {
 	o, err := e.enter(j)
 	if err != nil {
 		return nil, err
@@ -154,32 +154,32 @@ func (e *engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult,
 	o.plan = fmt.Sprintf("plan of %s, life %d, on %s", o.message, e.p.life, state)
 	plan := o.plan
 	w.mu.Unlock()
-	return &service.PlanResult{HasChanges: s.changes, Add: 1, Plan: []byte(plan),
+	return &work.PlanResult{HasChanges: s.changes, Add: 1, Plan: []byte(plan),
 		Redacted: []byte("{}")}, nil
 }
 
-// Resolve implements service.Engine. It is not called: no operation is in doubt here.
-func (e *engine) Resolve(context.Context, *service.Job, service.Resolution, string) error {
+// Resolve implements work.Engine. It is not called: no operation is in doubt here.
+func (e *engine) Resolve(context.Context, *work.Job, work.Resolution, string) error {
 	return errors.New("nothing is in doubt")
 }
 
-// ChangeObjects implements service.Engine. It is not called.
-func (e *engine) ChangeObjects(context.Context, *service.Job, service.ObjectChange) error {
+// ChangeObjects implements work.Engine. It is not called.
+func (e *engine) ChangeObjects(context.Context, *work.Job, work.ObjectChange) error {
 	return errors.New("nobody asks for it")
 }
 
-// PlanJSON implements service.Engine. It is not called.
+// PlanJSON implements work.Engine. It is not called.
 func (e *engine) PlanJSON(context.Context, string, []byte, []byte) ([]byte, error) {
 	return nil, errors.New("nobody asks for it")
 }
 
-// Watch implements service.Engine. It is not called: no workspace is watched for drift here.
-func (e *engine) Watch(context.Context, *service.Job, []string, int) ([]service.Found, error) {
+// Watch implements work.Engine. It is not called: no workspace is watched for drift here.
+func (e *engine) Watch(context.Context, *work.Job, []string, int) ([]work.Found, error) {
 	return nil, errors.New("nothing is watched")
 }
 
-// Apply implements service.Engine.
-func (e *engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+// Apply implements work.Engine.
+func (e *engine) Apply(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
 	o, err := e.enter(j)
 	if err != nil {
 		return nil, err
@@ -245,7 +245,7 @@ func (e *engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResul
 	if s.applyFails {
 		return nil, errors.New("the cloud says no")
 	}
-	return &service.ApplyResult{Add: 1}, nil
+	return &work.ApplyResult{Add: 1}, nil
 }
 
 // applying is an apply that the engine of one process of the service executes.

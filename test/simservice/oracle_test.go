@@ -240,7 +240,7 @@ func (w *world) askPlaces(p *process) {
 	list := w.active()
 	places := map[string]int{}
 	for _, r := range list {
-		wait, err := p.service.Waits(context.Background(), p.admin, r.ID)
+		wait, err := p.service.Runs.Waits(context.Background(), p.admin, r.ID)
 		if err != nil {
 			if !w.isDead(p) {
 				w.violate("place", "asked what %s waits for, it says %v", r.Message, err)
@@ -322,7 +322,7 @@ func (w *world) waiting(p *process) map[string]bool {
 			w.mu.Unlock()
 			continue
 		}
-		wait, err := p.service.Waits(context.Background(), p.admin, r.ID)
+		wait, err := p.service.Runs.Waits(context.Background(), p.admin, r.ID)
 		if err != nil {
 			out[fmt.Sprintf("asked what %s waits for, it says %v", r.Message, err)] = true
 			continue
@@ -411,7 +411,7 @@ func (w *world) readLogs(p *process, r *record.Run) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		data, err := p.service.Log(ctx, p.service.LogAddress(&ph), 0, 1<<20)
+		data, err := p.service.Logs.Read(ctx, p.service.Logs.Address(&ph), 0, 1<<20)
 		text := string(data)
 		if text == "" && err == nil && len(o.lines[ph.ID]) == 0 {
 			continue // it ended before anything was written
@@ -423,7 +423,7 @@ func (w *world) readLogs(p *process, r *record.Run) {
 			w.violate("log", "the log of %s has %d ends: %q", r.Message, n, text)
 		}
 		if !strings.Contains(text, "\x03") {
-			if end, err := p.service.Log(ctx, p.service.LogAddress(&ph), int64(len(text)), 10); string(end) != "\x03" {
+			if end, err := p.service.Logs.Read(ctx, p.service.Logs.Address(&ph), int64(len(text)), 10); string(end) != "\x03" {
 				w.violate("log", "the log of %s has no end: %q, %v", r.Message, end, err)
 			}
 		}

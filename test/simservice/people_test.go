@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/tables"
 )
 
 // retryWithin is how long a client may repeat the request for a run without requesting a second run.
@@ -35,17 +35,17 @@ func (w *world) act(p *process) {
 		w.orderRun(p, sp)
 	case n < 36:
 		w.ask(p, "lock", sp.name, func() error {
-			_, err := p.service.Lock(p.admin, sp.id, "holidays")
+			_, err := p.service.Workspaces.Lock(p.admin, sp.id, "holidays")
 			return err
 		})
 	case n < 44:
 		w.ask(p, "unlock", sp.name, func() error {
-			_, err := p.service.Unlock(p.admin, sp.id)
+			_, err := p.service.Workspaces.Unlock(p.admin, sp.id)
 			return err
 		})
 	case n < 46:
 		w.ask(p, "force-unlock", sp.name, func() error {
-			_, err := p.service.ForceUnlock(p.admin, sp.id)
+			_, err := p.service.Workspaces.ForceUnlock(p.admin, sp.id)
 			return err
 		})
 	case r == nil:
@@ -65,7 +65,7 @@ func (w *world) act(p *process) {
 		w.forceCancel(p, r)
 	case n < 96:
 		if w.p == p {
-			p.service.Seen(r.ID)
+			p.service.Runs.Seen(r.ID)
 		}
 	default:
 		w.graceful = true
@@ -77,7 +77,7 @@ func (w *world) orderRun(p *process, sp *space) {
 	c := w.chance
 	w.ordered++
 	o := &order{message: fmt.Sprintf("m%d", w.ordered), space: sp, lines: map[string][]string{}, ids: map[string]bool{}}
-	o.run = record.Run{Refresh: true, Source: service.SourceAPI, Message: o.message, Configuration: sp.configuration}
+	o.run = record.Run{Refresh: true, Source: record.SourceAPI, Message: o.message, Configuration: sp.configuration}
 	switch c.IntN(10) {
 	case 0, 1:
 		o.run.PlanOnly = true
@@ -89,7 +89,7 @@ func (w *world) orderRun(p *process, sp *space) {
 		o.run.Destroy = true
 	}
 	if c.IntN(3) == 0 {
-		o.run.Source = service.SourceCLI
+		o.run.Source = record.SourceCLI
 	}
 	w.mu.Lock()
 	o.posted = time.Now()
@@ -123,7 +123,7 @@ func (w *world) post(p *process, o *order) {
 		return
 	}
 	w.ask(p, "order", o.message, func() error {
-		r, err := p.service.CreateRun(p.admin, o.space.id, o.run)
+		r, err := p.service.Runs.Create(p.admin, o.space.id, o.run)
 		if err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (w *world) confirm(p *process, r *record.Run) {
 	o.confirming++
 	w.mu.Unlock()
 	w.ask(p, "confirm", o.message, func() error {
-		err := p.service.Confirm(p.admin, r.ID, "")
+		err := p.service.Runs.Confirm(p.admin, r.ID, "")
 		w.grant(err, &o.confirmed)
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -153,14 +153,14 @@ func (w *world) confirm(p *process, r *record.Run) {
 func (w *world) discard(p *process, r *record.Run) {
 	o := w.orderOf(r)
 	w.ask(p, "discard", o.message, func() error {
-		return w.grant(p.service.Discard(p.admin, r.ID, "no"), &o.discarded)
+		return w.grant(p.service.Runs.Discard(p.admin, r.ID, "no"), &o.discarded)
 	})
 }
 
 func (w *world) cancel(p *process, r *record.Run) {
 	o := w.orderOf(r)
 	w.ask(p, "cancel", o.message, func() error {
-		err := w.grant(p.service.Cancel(p.admin, r.ID, ""), &o.canceled)
+		err := w.grant(p.service.Runs.Cancel(p.admin, r.ID, ""), &o.canceled)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if now := w.known[r.ID]; err == nil && now != nil && now.Status == record.Planning && !now.CancelAsked.IsZero() {
@@ -173,13 +173,13 @@ func (w *world) cancel(p *process, r *record.Run) {
 func (w *world) forceCancel(p *process, r *record.Run) {
 	o := w.orderOf(r)
 	w.ask(p, "force-cancel", o.message, func() error {
-		return w.grant(p.service.ForceCancel(p.admin, r.ID, ""), &o.forced)
+		return w.grant(p.service.Runs.ForceCancel(p.admin, r.ID, ""), &o.forced)
 	})
 }
 
 // grant records a request, unless it was refused.
 func (w *world) grant(err error, asked *bool) error {
-	if errors.Is(err, service.ErrConflict) || errors.Is(err, service.ErrNotFound) {
+	if errors.Is(err, tables.ErrConflict) || errors.Is(err, tables.ErrNotFound) {
 		return err
 	}
 	w.mu.Lock()
@@ -205,7 +205,7 @@ func (w *world) ask(p *process, what, about string, request func() error) {
 			w.note("%s %s: yes", what, about)
 		case errors.Is(err, errDead), errors.Is(err, errDisk), w.isDead(p):
 			w.note("%s %s: no answer", what, about)
-		case errors.Is(err, service.ErrConflict), errors.Is(err, service.ErrNotFound):
+		case errors.Is(err, tables.ErrConflict), errors.Is(err, tables.ErrNotFound):
 			w.note("%s %s: no", what, about)
 		default:
 			w.violate("answer", "%s %s is answered with %v", what, about, err)
@@ -237,7 +237,7 @@ func (w *world) active() (list []*record.Run) {
 func (w *world) settle(p *process) {
 	for _, sp := range w.spaces {
 		w.ask(p, "force-unlock", sp.name, func() error {
-			_, err := p.service.ForceUnlock(p.admin, sp.id)
+			_, err := p.service.Workspaces.ForceUnlock(p.admin, sp.id)
 			return err
 		})
 	}

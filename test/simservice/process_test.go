@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 )
 
@@ -28,7 +29,7 @@ type process struct {
 	life    int
 	store   *store.Store
 	service *service.Service
-	admin   *service.Actor
+	admin   *rights.Actor
 	chance  *rand.Rand
 	died    chan struct{} // closed when it has crashed; its calls have no effect afterwards
 	dead    bool

@@ -147,7 +147,7 @@ func (w *world) play() {
 	p := w.living()
 	time.Sleep(time.Second)
 	for _, r := range w.active() {
-		wait, err := p.service.Waits(context.Background(), p.admin, r.ID)
+		wait, err := p.service.Runs.Waits(context.Background(), p.admin, r.ID)
 		w.violate("end", "%s is %s to the end, and waits for %+v, %v", r.Message, r.Status, wait, err)
 	}
 	w.judge(p)
@@ -159,7 +159,7 @@ func (w *world) found() {
 	w.start()
 	p := w.p
 	var err error
-	if w.token, err = p.service.Bootstrap("root", "acme"); err != nil {
+	if w.token, err = p.service.Users.Bootstrap("root", "acme"); err != nil {
 		w.t.Fatal(err)
 	}
 	w.identify(p)
@@ -170,16 +170,16 @@ func (w *world) found() {
 		if sp.expires {
 			settings.ApprovalExpiry = &expiry
 		}
-		v, err := p.service.CreateWorkspace(p.admin, "acme", settings)
+		v, err := p.service.Workspaces.Create(p.admin, "acme", settings)
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		sp.id = v.ID
-		c, err := p.service.CreateConfiguration(p.admin, sp.id, record.Configuration{})
+		c, err := p.service.Configurations.Create(p.admin, sp.id, record.Configuration{})
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if err := p.service.UploadConfiguration(c.Secret, archive(), -1); err != nil {
+		if err := p.service.Configurations.Upload(c.Secret, archive(), -1); err != nil {
 			w.t.Fatal(err)
 		}
 		sp.configuration = c.ID
@@ -201,7 +201,7 @@ func archive() io.Reader {
 }
 
 func (w *world) identify(p *process) {
-	a, err := p.service.Authenticate(w.token, "simulation")
+	a, err := p.service.Tokens.Authenticate(w.token, "simulation")
 	if err != nil && !w.isDead(p) {
 		w.t.Fatal(err)
 	}

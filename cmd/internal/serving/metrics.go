@@ -48,13 +48,13 @@ func (n *instruments) listen(ctx context.Context, svc *service.Service, st *stor
 		return func() error { return nil }, nil
 	}
 	n.sizes.dir = filepath.Join(st.Dir(), "workspaces")
-	n.status = n.set.Statuses(svc.Tally)
+	n.status = n.set.Statuses(svc.Runs.Tally)
 	n.commit = n.set.Stores(func() metrics.StoreStats {
 		changes, writing, size := st.Stats()
 		return metrics.StoreStats{Changes: changes, Writing: writing, Size: size}
 	}, n.sizes.sum)
 	n.set.Drift(func() (metrics.DriftTally, error) {
-		t, err := svc.WatchTally()
+		t, err := svc.Drift.Tally()
 		out := metrics.DriftTally{Workspaces: t.Workspaces, Objects: t.Objects, Drifted: t.Drifted, Failing: t.Failing}
 		if !t.Oldest.IsZero() {
 			out.Oldest = time.Since(t.Oldest)

@@ -31,6 +31,7 @@ import (
 	"github.com/millipede-iac/millipede/internal/unpacking"
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/accounts"
 	"github.com/millipede-iac/millipede/service/authority"
 	"github.com/millipede-iac/millipede/service/control"
 	"github.com/millipede-iac/millipede/service/engine"
@@ -39,6 +40,7 @@ import (
 	"github.com/millipede-iac/millipede/service/issuer"
 	"github.com/millipede-iac/millipede/service/login"
 	"github.com/millipede-iac/millipede/service/notify"
+	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tfe"
 	"github.com/millipede-iac/millipede/service/web"
@@ -66,7 +68,7 @@ type Options struct {
 	// WatchReads is the maximum number of objects that are read at the same time to detect drift.
 	WatchReads int
 	// Retention determines which ended runs and old state versions are kept.
-	Retention service.Retention
+	Retention record.Retention
 	// TrustedProxies are the addresses, or ranges of addresses, of proxies whose X-Forwarded-For names the client.
 	TrustedProxies string
 	proxies        gate.Proxies
@@ -277,7 +279,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 		away()
 		<-looked
 	}()
-	token, err := svc.Bootstrap("admin", o.Organization)
+	token, err := svc.Users.Bootstrap("admin", o.Organization)
 	if err != nil {
 		return err
 	}
@@ -289,13 +291,13 @@ func Serve(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	entry, err := o.entry(svc, log)
+	entry, err := o.entry(svc.Logins, log)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	started = true
 	s.announce(o, listener.Addr(), trust, token)
-	sender := notify.New(notify.Options{Service: svc, Address: "https://" + hostOf(o, listener.Addr()),
+	sender := notify.New(notify.Options{Notifications: svc.Notifications, Address: "https://" + hostOf(o, listener.Addr()),
 		Private: o.NotifyPrivate, Mail: mail, Now: time.Now, Logger: log})
 	sending, unsend := context.WithCancel(context.WithoutCancel(ctx))
 	sent := make(chan struct{})
@@ -311,8 +313,8 @@ func Serve(ctx context.Context, o Options) (err error) {
 }
 
 // entry returns the options for logging in.
-func (o *Options) entry(svc *service.Service, log *slog.Logger) (login.Options, error) {
-	entry := login.Options{Service: svc, Now: time.Now, Logger: log}
+func (o *Options) entry(logins *accounts.Logins, log *slog.Logger) (login.Options, error) {
+	entry := login.Options{Logins: logins, Now: time.Now, Logger: log}
 	if o.OpenIDIssuer == "" {
 		return entry, nil
 	}
@@ -324,7 +326,7 @@ func (o *Options) entry(svc *service.Service, log *slog.Logger) (login.Options, 
 		Secret: strings.TrimSpace(string(secret)), Groups: o.OpenIDGroups, Organization: o.Organization,
 		Address: "https://" + publicHost(*o)}
 	entry.Session = func(w http.ResponseWriter, r *http.Request, user, to string) error {
-		return web.BeginSession(svc, w, r, user, to)
+		return web.BeginSession(logins, w, r, user, to)
 	}
 	return entry, nil
 }
@@ -378,7 +380,7 @@ func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender
 	for _, path := range tfe.Paths {
 		mux.Handle(path, api)
 	}
-	provable := issuer.Handler(svc, log)
+	provable := issuer.Handler(svc.Identity, log)
 	mux.Handle(issuer.Discovery, provable)
 	mux.Handle(issuer.Keys, provable)
 	mux.Handle("/oauth/", login.Handler(entry))
@@ -387,7 +389,7 @@ func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender
 	return gate.Handler(mux, gate.Options{Now: time.Now, Logger: log, Ready: func(context.Context) error {
 		return st.View(func(*store.Tx) error { return nil })
 	}, Secret: tfe.SecretPaths, Proxies: o.proxies, Secure: o.ownName(),
-		Known: func(r *http.Request) bool { return known(svc, r) }})
+		Known: func(r *http.Request) bool { return known(svc.Tokens, r) }})
 }
 
 // ownName reports whether clients reach the service by a name of its own: not one like localhost, which other programs
@@ -401,11 +403,11 @@ func (o *Options) ownName() bool {
 }
 
 // known reports whether a request has a valid token, wherever its interface expects it.
-func known(svc *service.Service, r *http.Request) bool {
+func known(tokens *accounts.Tokens, r *http.Request) bool {
 	_, password, _ := r.BasicAuth()
 	_, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	for _, token := range []string{password, strings.TrimSpace(bearer), web.Session(r)} {
-		if _, err := svc.Authenticate(token, r.RemoteAddr); err == nil {
+		if _, err := tokens.Authenticate(token, r.RemoteAddr); err == nil {
 			return true
 		}
 	}

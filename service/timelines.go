@@ -1,0 +1,331 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"sync"
+
+	"github.com/millipede-iac/millipede/coordinator/timeline"
+	"github.com/millipede-iac/millipede/service/events"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/rights"
+	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tables"
+)
+
+// Timelines are the timelines of the phases of runs. Those of phases in progress have a recorder.
+type Timelines struct {
+	*shared
+	runs *Runs
+
+	mu     sync.Mutex                    // guards the fields below
+	open   map[string]*timeline.Recorder // by phase ID
+	engine map[string]string             // the service's run of each run of the engine
+	due    map[string]bool               // the phases about whose shortages an event will be published
+}
+
+func (s *Timelines) get(phase string) *timeline.Recorder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open[phase]
+}
+
+// all returns a copy of the timelines in progress, by phase.
+func (s *Timelines) all() map[string]*timeline.Recorder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.open)
+}
+
+func (s *Timelines) set(phase string, recorder *timeline.Recorder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open = map[string]*timeline.Recorder{}
+	}
+	if recorder == nil {
+		delete(s.open, phase)
+		return
+	}
+	s.open[phase] = recorder
+}
+
+// runOf returns the service's run of a run of the engine, while it is in progress; empty if there is none.
+func (s *Timelines) runOf(engine string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.engine[engine]
+}
+
+// current returns the current phase of a run.
+func current(r *record.Run) *record.Phase {
+	if r.Status == record.Applying {
+		return &r.Apply
+	}
+	return &r.Plan
+}
+
+// begin returns the function that the engine calls with the timeline of a phase.
+func (s *Timelines) begin(r *record.Run) func(*timeline.Recorder, string) {
+	phase, workspace, run := current(r).ID, r.Workspace, r.ID
+	return func(b *timeline.Recorder, engine string) {
+		s.set(phase, b)
+		s.name(engine, run)
+		s.tellShortages(b, events.Event{Kind: events.ShortageChanged, Workspace: workspace, Run: run, Phase: phase})
+		s.stream.Publish(events.Event{Kind: events.TimelineBegun, Workspace: workspace, Run: run, Phase: phase})
+	}
+}
+
+// end stores the timeline of an ended phase as a file. The timeline is only informative: the phase does
+// not fail if the file cannot be written.
+func (s *Timelines) end(r *record.Run) {
+	phase := current(r).ID
+	b := s.get(phase)
+	if b == nil {
+		return
+	}
+	var text bytes.Buffer
+	now := s.timeOf(b)
+	err := errors.Join(b.Write(&text, timeline.Shape, now), b.Write(&text, timeline.Story, now),
+		b.Write(&text, timeline.Outline, now), json.NewEncoder(&text).Encode(failuresOf(b.Each)))
+	switch {
+	case err != nil:
+	case phase == r.Plan.ID: // a plan leaves nothing in doubt
+		err = s.store.Cache(tables.TimelineFile(phase), text.Bytes())
+	default:
+		_, err = s.store.Write(tables.TimelineFile(phase), &text, int64(text.Len()))
+	}
+	if err != nil {
+		s.log.Warn("cannot store the timeline of a run", "run", r.ID, "error", err)
+	}
+	s.set(phase, nil)
+	s.unname(r.ID)
+}
+
+// name records which phase a run of the engine belongs to: permits are held under the name of the engine's run.
+func (s *Timelines) name(engine, run string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.engine == nil {
+		s.engine = map[string]string{}
+	}
+	s.engine[engine] = run
+}
+
+// unname removes the engine's runs of a run.
+func (s *Timelines) unname(run string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.engine, func(_, of string) bool { return of == run })
+}
+
+// linesOfFile is the number of lines in the file of an ended phase's timeline: the pieces in the order of their
+// constants, and the failures.
+const linesOfFile = 4
+
+// timelineLines are the lines of such a file. An earlier version has written the first two only; the others are nil
+// then.
+type timelineLines [linesOfFile][]byte
+
+// lines reads the timeline of an ended phase.
+func (s *Timelines) lines(phase string) (timelineLines, error) {
+	text, err := s.store.ReadAll(tables.TimelineFile(phase))
+	if err != nil {
+		return timelineLines{}, err
+	}
+	lines := linesOf(text)
+	if lines[timeline.Story] == nil {
+		return lines, store.ErrNotFound
+	}
+	return lines, nil
+}
+
+func linesOf(text []byte) (lines timelineLines) {
+	for i := range lines {
+		line, rest, found := bytes.Cut(text, []byte("\n"))
+		if !found {
+			break
+		}
+		lines[i], text = line, rest
+	}
+	return lines
+}
+
+// piece returns a piece; the shape in place of an outline that the file does not have.
+func (l *timelineLines) piece(piece timeline.Piece) []byte {
+	if l[piece] == nil {
+		return l[timeline.Shape]
+	}
+	return l[piece]
+}
+
+// failures returns the failures of the phase.
+func (l *timelineLines) failures() (f failures, err error) {
+	if text := l[linesOfFile-1]; text != nil {
+		return f, json.Unmarshal(text, &f)
+	}
+	shape := l[timeline.Shape]
+	if c, err := timeline.CountsOf(shape); err != nil || c.Failed+c.Doubt == 0 {
+		return f, err
+	}
+	m := new(timeline.Model)
+	if err := json.Unmarshal(shape, m); err != nil {
+		return f, err
+	}
+	return failuresOf(func(see func(*timeline.Vertex)) {
+		for i := range m.Vertices {
+			see(&m.Vertices[i])
+		}
+	}), nil
+}
+
+// model reads the timeline of an ended phase, without its story.
+func (s *Timelines) model(phase string) (*timeline.Model, error) {
+	lines, err := s.lines(phase)
+	if err != nil {
+		return nil, err
+	}
+	m := new(timeline.Model)
+	return m, json.Unmarshal(lines[timeline.Shape], m)
+}
+
+// inDoubt reports whether the outcome of a vertex is unknown, as it is when the phase was abandoned while the
+// vertex was running.
+func inDoubt(v *timeline.Vertex) bool {
+	return v.Status == timeline.Doubt || v.Status == timeline.Running
+}
+
+// Failure is a failed operation, with the operations that were skipped because of it.
+type Failure struct {
+	Address, Action, Text string
+	Skipped               []string
+	// More is the number of skipped operations that are not listed.
+	More int
+}
+
+// maxFailures bounds the listed failures of a run, and the listed skipped operations of each.
+const maxFailures = 50
+
+// failures are those that a run's page lists; more is the number of those that are not.
+type failures struct {
+	List []Failure `json:"list,omitempty"`
+	More int       `json:"more,omitempty"`
+}
+
+// failuresOf finds the failures among vertices. each calls its argument with each of them.
+func failuresOf(each func(see func(*timeline.Vertex))) (f failures) {
+	at := map[string]int{}
+	each(func(v *timeline.Vertex) {
+		if v.Status != timeline.Failed && v.Status != timeline.Doubt {
+			return
+		}
+		if len(f.List) == maxFailures {
+			f.More++
+			return
+		}
+		at[v.Address] = len(f.List)
+		f.List = append(f.List, Failure{Address: v.Address, Action: v.Action, Text: v.Failure + v.Doubtful})
+	})
+	if len(f.List) == 0 {
+		return f
+	}
+	each(func(v *timeline.Vertex) {
+		j, ok := at[v.Because]
+		switch {
+		case v.Status != timeline.Skipped || !ok:
+		case len(f.List[j].Skipped) < maxFailures:
+			f.List[j].Skipped = append(f.List[j].Skipped, v.Address)
+		default:
+			f.List[j].More++
+		}
+	})
+	return f
+}
+
+// Failures returns the operations of a run that failed or are in doubt, according to its timeline, each with
+// the operations that were skipped because of it. more is the number of failures that are not listed.
+func (s *Timelines) Failures(a *rights.Actor, run string) (out []Failure, more int, err error) {
+	v, err := s.runs.Find(a, run)
+	if err != nil {
+		return nil, 0, err
+	}
+	phase := v.Plan.ID
+	if !v.Apply.Started.IsZero() {
+		phase = v.Apply.ID
+	}
+	if b := s.get(phase); b != nil {
+		if c := b.Counts(); c.Failed+c.Doubt == 0 {
+			return nil, 0, nil
+		}
+		f := failuresOf(b.Each)
+		return f.List, f.More, nil
+	}
+	lines, err := s.lines(phase)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	f, err := lines.failures()
+	return f.List, f.More, err
+}
+
+// timeOf returns the time since a run has begun, in milliseconds.
+func (s *Timelines) timeOf(b *timeline.Recorder) int64 { return s.now().UnixMilli() - b.Begun() }
+
+// Read returns a function that writes a piece of a phase's timeline, as timeline.Model.Write does. live
+// means that the phase is still in progress: use Follow for the rest. The error is ErrNotFound if there
+// is no timeline.
+func (s *Timelines) Read(a *rights.Actor, phase string, piece timeline.Piece) (write func(io.Writer) error, live bool,
+	err error) {
+	if _, err := s.runs.OfPhase(a, phase); err != nil {
+		return nil, false, err
+	}
+	if b := s.get(phase); b != nil {
+		return func(w io.Writer) error { return b.Write(w, piece, s.timeOf(b)) }, true, nil
+	}
+	lines, err := s.lines(phase)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, false, tables.NotFound("there is no timeline of %s", phase)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return func(w io.Writer) error { _, err := w.Write(lines.piece(piece)); return err }, false, nil
+}
+
+// TimelineReader reads the changes of the timeline of a phase in progress.
+type TimelineReader struct {
+	s        *Timelines
+	phase    string
+	recorder *timeline.Recorder
+}
+
+// Follow returns a reader of a phase's timeline, or nil if the phase is not in progress; then Timeline
+// has all of it. The caller checks at intervals that the actor still has access.
+func (s *Timelines) Follow(a *rights.Actor, phase string) (*TimelineReader, error) {
+	if _, err := s.runs.OfPhase(a, phase); err != nil {
+		return nil, err
+	}
+	b := s.get(phase)
+	if b == nil {
+		return nil, nil //nolint:nilnil // see the comment of the function
+	}
+	return &TimelineReader{s, phase, b}, nil
+}
+
+// Next returns the changes since a cursor. It waits until there are some, or until ctx ends and returns its
+// error. over means that there will be no further changes.
+func (r *TimelineReader) Next(ctx context.Context, cursor uint64) (c *timeline.Changes, over bool, err error) {
+	ended := r.s.get(r.phase) != r.recorder
+	if err := r.recorder.Wait(ctx, cursor); err != nil && !ended {
+		return nil, false, err
+	}
+	c = r.recorder.Since(cursor, r.s.timeOf(r.recorder))
+	return c, ended || c.Head.Ended != timeline.None, nil
+}

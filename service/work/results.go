@@ -1,0 +1,33 @@
+package work
+
+import "errors"
+
+// PlanResult is the result of a plan.
+type PlanResult struct {
+	HasChanges, Generated        bool
+	Add, Change, Destroy, Import int
+	// Sensitive has the names of the variables that the configuration declares sensitive.
+	Sensitive []string
+	// Plan and Shape are opaque data: Apply needs Plan, and PlanJSON needs both to make the complete document.
+	// Redacted is the JSON document without sensitive values.
+	Plan, Shape, Redacted []byte
+}
+
+// ApplyResult counts the changes of an apply.
+type ApplyResult struct{ Add, Change, Destroy, Import int }
+
+// ErrStopped is returned by the engine when it has ended because it was asked to stop.
+var ErrStopped = errors.New("the run was stopped")
+
+// ErrAgain is wrapped by the engine's error if a phase has failed because something that it needs was
+// temporarily unavailable. The phase is then repeated: planned again, or resumed.
+var ErrAgain = errors.New("something that the run needs was unavailable")
+
+// ErrSuspended is the cause of a stop after which the service continues the phase later.
+var ErrSuspended = errors.New("the service continues the run later")
+
+// ErrCanceled is the cause of a stop because a person has canceled the run.
+var ErrCanceled = errors.New("the run was canceled")
+
+// ErrReported is wrapped by errors whose text is already in the run's log.
+var ErrReported = errors.New("reported in the log")
