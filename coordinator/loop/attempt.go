@@ -5,27 +5,23 @@ package loop
 
 // origin is who has made the attempt of a vertex. It is meaningful from dispatch to the end of the vertex:
 //
-//	own      adopted --> continued
-//	 ^          |            |
-//	 +----------+------------+  another attempt, because this one was not started
+//	own <--> adopted  back again with another attempt of the same operation, or for the next operation
 type origin byte
 
 const (
-	own       origin = iota // this process
-	adopted                 // a process that is gone
-	continued               // this process, for a later operation of a vertex whose attempt was adopted
-	origins   = iota
+	own     origin = iota // this process
+	adopted               // a process that is gone
+	origins = iota
 )
 
-var originNames = [origins]string{"of this process", "adopted", "continued"}
+var originNames = [origins]string{"of this process", "adopted"}
 
 func (o origin) String() string { return originNames[o] }
 
 // originsAfter is the picture as a table.
 var originsAfter = [origins]uint16{
-	own:       bits(adopted),
-	adopted:   bits(own, continued),
-	continued: bits(own),
+	own:     bits(adopted),
+	adopted: bits(own),
 }
 
 func (o origin) next() uint16 { return originsAfter[o] }
@@ -89,10 +85,11 @@ var registersAfter = [registers]uint16{
 func (r register) next() uint16 { return registersAfter[r] }
 
 // effect is what is known of the operation of an attempt that has no result. It is meaningful while the vertex is
-// doubtful, and for its permits:
+// doubtful, and for its permits. A new attempt may run:
 //
-//	mayRun --> ended --+--> over
+//	mayRun --> ended --+--> over --> mayRun
 //	mayRun ------------+
+//	           ended --------------> mayRun
 type effect byte
 
 const (
@@ -109,14 +106,16 @@ func (e effect) String() string { return effectNames[e] }
 // effectsAfter is the picture as a table.
 var effectsAfter = [effects]uint16{
 	mayRun: bits(ended, over),
-	ended:  bits(over),
+	ended:  bits(over, mayRun),
+	over:   bits(mayRun),
 }
 
 func (e effect) next() uint16 { return effectsAfter[e] }
 
 // beginAnew says that the next attempt of a vertex is one that nothing is known of.
-func (w *work) beginAnew(v int, o origin) {
-	set(v, &w.origin, o)
+func (w *work) beginAnew(v int) {
+	set(v, &w.origin, own)
 	set(v, &w.sending, unsent)
 	set(v, &w.register, quiet)
+	set(v, &w.effect, mayRun)
 }

@@ -312,6 +312,6 @@ func (l *Loop) requeue(v int) {
 	}
 	l.permits.confirm(w)
 	w.attempt, w.worker = "", ""
-	w.beginAnew(v, own)
+	w.beginAnew(v)
 	l.enqueue(v)
 }

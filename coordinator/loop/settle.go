@@ -238,11 +238,7 @@ func (l *Loop) onCommitted(e Committed) {
 		case Advanced:
 			w := l.vertices[r.Vertex].work
 			w.maker, w.after = w.worker, w.attempt
-			if w.origin == own {
-				w.beginAnew(r.Vertex, own)
-			} else {
-				w.beginAnew(r.Vertex, continued)
-			}
+			w.beginAnew(r.Vertex)
 			l.arrive(r.Vertex)
 			ps, seat := w.permits, w.place
 			w.permits, w.place = nil, permit{}

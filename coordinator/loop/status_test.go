@@ -212,6 +212,9 @@ func stormy(t *testing.T, seed uint64) *world {
 	w.change = func(s *Settings) { s.Traced = seed%4 == 0 }
 	w.latency = func(string) time.Duration { return time.Duration(1+seed%900) * time.Millisecond }
 	w.overtaken = true
+	if seed%3 == 0 {
+		w.storing = func() time.Duration { return 3 * w.soon() }
+	}
 	one := func(in int) bool { return w.chance.IntN(in) == 0 }
 	w.confirm = func(PermitKey) error {
 		if one(25) {
@@ -233,7 +236,11 @@ func stormy(t *testing.T, seed uint64) *world {
 			return &wire.Result{NotStarted: true}
 		case 1: // the worker says that it does not know the outcome, and then it does
 			ref := w.tasks[task.Attempt].ref
-			w.arrange(time.Duration(w.chance.IntN(30_000_000)), 0, func() {
+			later := time.Duration(w.chance.IntN(30_000_000))
+			if w.chance.IntN(2) == 0 { // before the doubt is settled
+				later /= 100
+			}
+			w.arrange(later, 0, func() {
 				r.Attempt, r.Pool, r.Worker, r.Nonce = ref.Attempt, ref.Pool, w.claims[ref.Attempt].Worker,
 					w.claims[ref.Attempt].Nonce
 				w.report(ref, r)
@@ -299,7 +306,7 @@ func (w *world) strike() {
 
 func TestEveryChangeOfAStatusInWholeSimulationsIsInItsTable(t *testing.T) {
 	c := &changes{seen: map[string]int{}}
-	for seed := range uint64(400) {
+	for seed := range uint64(600) {
 		w := stormy(t, seed)
 		c.follow(t, w)
 		w.boot()

@@ -135,7 +135,7 @@ func (w *world) confirmed(keys []PermitKey) error {
 	for _, k := range keys {
 		switch {
 		case w.held[k]:
-		case w.overtaken && w.loop.stops():
+		case w.overtaken && w.loop.halted():
 			return wire.ErrPermitLost
 		default:
 			w.t.Fatalf("something is started under %v, which is not held", k)
@@ -286,8 +286,16 @@ func (w *world) commit(records []Record) {
 		return
 	}
 	w.serial++
+	at := w.now
+	if w.storing != nil {
+		at = at.Add(w.storing())
+	}
+	if at.Before(w.commits) {
+		at = w.commits
+	}
+	w.commits = at
 	// in order, because the agenda is ordered
-	heap.Push(&w.agenda, appointment{at: w.now, serial: w.serial, life: w.life, commit: true, do: func() {
+	heap.Push(&w.agenda, appointment{at: at, serial: w.serial, life: w.life, commit: true, do: func() {
 		for _, r := range records {
 			w.events = append(w.events, r.Events...)
 			for _, c := range r.Changes {

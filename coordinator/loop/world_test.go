@@ -45,6 +45,7 @@ type world struct {
 	asked    map[string][]PermitKey
 	slots    map[string]int
 	began    map[string]int // how often the operations began, by name
+	commits  time.Time      // when the last commit is durable
 	busy     int            // operations under way at workers
 	most     int
 
@@ -62,7 +63,8 @@ type world struct {
 	confirm   func(PermitKey) error                 // what a permit says when something is to be started under it
 	answerOf  func(Publish) error                   // the answer about a task that the stream took; nil: that it did
 	survey    time.Duration                         // how long it takes until all workers were asked
-	overtaken bool                                  // an interrupt may release permits before a task is on its way
+	overtaken bool                                  // the end of a run may release permits before a task is on its way
+	storing   func() time.Duration                  // how long a commit takes; nil: no time
 	unchecked bool                                  // the graph is too large to check the loop after each step
 	connected func() time.Duration                  // for how long the transport is
 	others    map[string][]PermitKey                // what other runs hold or wait for
