@@ -138,8 +138,9 @@ func without(s *graph.Static, hit []int, excludes []addr.Target) (excluded, whol
 //
 // The state determines the managed objects that are covered: a target without stored objects covers nothing, and
 // dependencies are the recorded ones. Where the plan refreshes, the blocks count as well, because OpenTofu then records
-// the dependencies again: an object is kept if one that is kept depends on it by its block, and it is not destroyed with
-// a target whose block depends on it by now. Data and ephemeral objects have no records, so the configuration decides.
+// the dependencies again: an object is kept if one that is kept depends on it by its block, and it is not destroyed
+// with a target whose block depends on it by now. Data and ephemeral objects have no records, so the configuration
+// decides.
 func (s *Scope) destroying(g *graph.Static, hit []int, prior *state.State, skipRefresh bool) {
 	s.nodes = make([]bool, len(g.Nodes))
 	for i := range g.Nodes {
