@@ -167,44 +167,7 @@ func nameOf(tx *store.Tx, id string) string {
 	return id
 }
 
-// maskedAs returns a text with its secrets masked as in the log of a job.
-func maskedAs(log io.Writer, text string) string {
-	m, ok := log.(*mask)
-	if !ok {
-		return text
-	}
-	var out strings.Builder
-	one := &mask{out: &out, secrets: m.all()}
-	if _, err := one.Write([]byte(text)); err != nil {
-		return masked // writing to a strings.Builder does not fail
-	}
-	if err := one.Flush(); err != nil {
-		return masked
-	}
-	return out.String()
-}
-
-// unmask ends the masking of the log of a job, and masks the secrets of an error that is to be written there.
-func unmask(log io.Writer, err error) error {
-	m, ok := log.(*mask)
-	if !ok {
-		return err
-	}
-	failed := m.Flush()
-	if err == nil || errors.Is(err, work.ErrReported) || errors.Is(err, work.ErrStopped) {
-		return errors.Join(err, failed)
-	}
-	var text strings.Builder
-	m.out = &text
-	_, _ = m.Write([]byte(err.Error())) // a strings.Builder does not fail
-	_ = m.Flush()
-	if text.String() != err.Error() {
-		err = errors.New(text.String())
-	}
-	return errors.Join(err, failed)
-}
-
-// applyResults converts the result of an apply to the types that carryOut uses.
+// applyResults converts the result of an apply to the types that queue.Phases returns.
 func applyResults(r *work.ApplyResult, err error) (any, error) {
 	if r == nil {
 		return nil, err
