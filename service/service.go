@@ -1,5 +1,5 @@
-// Package service manages workspaces and their states, and executes their runs: it checks permissions, orders
-// the runs, and decides how long their records are kept.
+// Package service manages workspaces, with their states and runs. A Service consists of parts, one for each kind of
+// thing; some of them are in packages below, which do not know the others.
 //
 // It implements no protocol and no pages: service/tfe, service/httpstate and others do, with its parts. It
 // does not plan or apply: the Engine does. A change is durable when the method that makes it returns without an
