@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service/events"
@@ -17,16 +19,28 @@ import (
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
+// timelineOptions are what timelines need. All are required.
+type timelineOptions struct {
+	Store  *store.Store
+	Now    func() time.Time
+	Log    *slog.Logger
+	Stream *events.Stream
+	// Run and RunOfPhase return a run, by its ID or by that of its plan or apply, if the actor may read it.
+	Run, RunOfPhase func(a *rights.Actor, id string) (*record.Run, error)
+}
+
 // Timelines are the timelines of the phases of runs. Those of phases in progress have a recorder.
 type Timelines struct {
-	*shared
-	runs *Runs
+	timelineOptions
 
 	mu     sync.Mutex                    // guards the fields below
 	open   map[string]*timeline.Recorder // by phase ID
 	engine map[string]string             // the service's run of each run of the engine
 	due    map[string]bool               // the phases about whose shortages an event will be published
 }
+
+// newTimelines returns the timelines in a store.
+func newTimelines(o timelineOptions) *Timelines { return &Timelines{timelineOptions: o} }
 
 func (s *Timelines) get(phase string) *timeline.Recorder {
 	s.mu.Lock()
@@ -76,7 +90,7 @@ func (s *Timelines) begin(r *record.Run) func(*timeline.Recorder, string) {
 		s.set(phase, b)
 		s.name(engine, run)
 		s.tellShortages(b, events.Event{Kind: events.ShortageChanged, Workspace: workspace, Run: run, Phase: phase})
-		s.stream.Publish(events.Event{Kind: events.TimelineBegun, Workspace: workspace, Run: run, Phase: phase})
+		s.Stream.Publish(events.Event{Kind: events.TimelineBegun, Workspace: workspace, Run: run, Phase: phase})
 	}
 }
 
@@ -95,12 +109,12 @@ func (s *Timelines) end(r *record.Run) {
 	switch {
 	case err != nil:
 	case phase == r.Plan.ID: // a plan leaves nothing in doubt
-		err = s.store.Cache(tables.TimelineFile(phase), text.Bytes())
+		err = s.Store.Cache(tables.TimelineFile(phase), text.Bytes())
 	default:
-		_, err = s.store.Write(tables.TimelineFile(phase), &text, int64(text.Len()))
+		_, err = s.Store.Write(tables.TimelineFile(phase), &text, int64(text.Len()))
 	}
 	if err != nil {
-		s.log.Warn("cannot store the timeline of a run", "run", r.ID, "error", err)
+		s.Log.Warn("cannot store the timeline of a run", "run", r.ID, "error", err)
 	}
 	s.set(phase, nil)
 	s.unname(r.ID)
@@ -133,7 +147,7 @@ type timelineLines [linesOfFile][]byte
 
 // lines reads the timeline of an ended phase.
 func (s *Timelines) lines(phase string) (timelineLines, error) {
-	text, err := s.store.ReadAll(tables.TimelineFile(phase))
+	text, err := s.Store.ReadAll(tables.TimelineFile(phase))
 	if err != nil {
 		return timelineLines{}, err
 	}
@@ -249,7 +263,7 @@ func failuresOf(each func(see func(*timeline.Vertex))) (f failures) {
 // Failures returns the operations of a run that failed or are in doubt, according to its timeline, each with
 // the operations that were skipped because of it. more is the number of failures that are not listed.
 func (s *Timelines) Failures(a *rights.Actor, run string) (out []Failure, more int, err error) {
-	v, err := s.runs.Find(a, run)
+	v, err := s.Run(a, run)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -276,14 +290,14 @@ func (s *Timelines) Failures(a *rights.Actor, run string) (out []Failure, more i
 }
 
 // timeOf returns the time since a run has begun, in milliseconds.
-func (s *Timelines) timeOf(b *timeline.Recorder) int64 { return s.now().UnixMilli() - b.Begun() }
+func (s *Timelines) timeOf(b *timeline.Recorder) int64 { return s.Now().UnixMilli() - b.Begun() }
 
 // Read returns a function that writes a piece of a phase's timeline, as timeline.Model.Write does. live
 // means that the phase is still in progress: use Follow for the rest. The error is ErrNotFound if there
 // is no timeline.
 func (s *Timelines) Read(a *rights.Actor, phase string, piece timeline.Piece) (write func(io.Writer) error, live bool,
 	err error) {
-	if _, err := s.runs.OfPhase(a, phase); err != nil {
+	if _, err := s.RunOfPhase(a, phase); err != nil {
 		return nil, false, err
 	}
 	if b := s.get(phase); b != nil {
@@ -309,7 +323,7 @@ type TimelineReader struct {
 // Follow returns a reader of a phase's timeline, or nil if the phase is not in progress; then Timeline
 // has all of it. The caller checks at intervals that the actor still has access.
 func (s *Timelines) Follow(a *rights.Actor, phase string) (*TimelineReader, error) {
-	if _, err := s.runs.OfPhase(a, phase); err != nil {
+	if _, err := s.RunOfPhase(a, phase); err != nil {
 		return nil, err
 	}
 	b := s.get(phase)
@@ -328,4 +342,37 @@ func (r *TimelineReader) Next(ctx context.Context, cursor uint64) (c *timeline.C
 	}
 	c = r.recorder.Since(cursor, r.s.timeOf(r.recorder))
 	return c, ended || c.Head.Ended != timeline.None, nil
+}
+
+// shortagePause is the minimum time between two events about what a run lacks.
+const shortagePause = time.Second
+
+// tellShortages publishes an event soon after the shortages of a run have changed, but at most once in shortagePause.
+func (s *Timelines) tellShortages(b *timeline.Recorder, e events.Event) {
+	b.OnShortage(func() {
+		if s.waitToTell(e.Phase) {
+			time.AfterFunc(shortagePause, func() {
+				s.told(e.Phase)
+				s.Stream.Publish(e)
+			})
+		}
+	})
+}
+
+// waitToTell reports whether no event about what a phase lacks is due, and makes one due.
+func (s *Timelines) waitToTell(phase string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.due == nil {
+		s.due = map[string]bool{}
+	}
+	first := !s.due[phase]
+	s.due[phase] = true
+	return first
+}
+
+func (s *Timelines) told(phase string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.due, phase)
 }
