@@ -31,7 +31,7 @@ type timelineOptions struct {
 
 // Timelines are the timelines of the phases of runs. Those of phases in progress have a recorder.
 type Timelines struct {
-	timelineOptions
+	o timelineOptions
 
 	mu     sync.Mutex                    // guards the fields below
 	open   map[string]*timeline.Recorder // by phase ID
@@ -40,7 +40,7 @@ type Timelines struct {
 }
 
 // newTimelines returns the timelines in a store.
-func newTimelines(o timelineOptions) *Timelines { return &Timelines{timelineOptions: o} }
+func newTimelines(o timelineOptions) *Timelines { return &Timelines{o: o} }
 
 func (s *Timelines) get(phase string) *timeline.Recorder {
 	s.mu.Lock()
@@ -90,7 +90,7 @@ func (s *Timelines) begin(r *record.Run) func(*timeline.Recorder, string) {
 		s.set(phase, b)
 		s.name(engine, run)
 		s.tellShortages(b, events.Event{Kind: events.ShortageChanged, Workspace: workspace, Run: run, Phase: phase})
-		s.Stream.Publish(events.Event{Kind: events.TimelineBegun, Workspace: workspace, Run: run, Phase: phase})
+		s.o.Stream.Publish(events.Event{Kind: events.TimelineBegun, Workspace: workspace, Run: run, Phase: phase})
 	}
 }
 
@@ -109,12 +109,12 @@ func (s *Timelines) end(r *record.Run) {
 	switch {
 	case err != nil:
 	case phase == r.Plan.ID: // a plan leaves nothing in doubt
-		err = s.Store.Cache(tables.TimelineFile(phase), text.Bytes())
+		err = s.o.Store.Cache(tables.TimelineFile(phase), text.Bytes())
 	default:
-		_, err = s.Store.Write(tables.TimelineFile(phase), &text, int64(text.Len()))
+		_, err = s.o.Store.Write(tables.TimelineFile(phase), &text, int64(text.Len()))
 	}
 	if err != nil {
-		s.Log.Warn("cannot store the timeline of a run", "run", r.ID, "error", err)
+		s.o.Log.Warn("cannot store the timeline of a run", "run", r.ID, "error", err)
 	}
 	s.set(phase, nil)
 	s.unname(r.ID)
@@ -147,7 +147,7 @@ type timelineLines [linesOfFile][]byte
 
 // lines reads the timeline of an ended phase.
 func (s *Timelines) lines(phase string) (timelineLines, error) {
-	text, err := s.Store.ReadAll(tables.TimelineFile(phase))
+	text, err := s.o.Store.ReadAll(tables.TimelineFile(phase))
 	if err != nil {
 		return timelineLines{}, err
 	}
@@ -263,7 +263,7 @@ func failuresOf(each func(see func(*timeline.Vertex))) (f failures) {
 // Failures returns the operations of a run that failed or are in doubt, according to its timeline, each with
 // the operations that were skipped because of it. more is the number of failures that are not listed.
 func (s *Timelines) Failures(a *rights.Actor, run string) (out []Failure, more int, err error) {
-	v, err := s.Run(a, run)
+	v, err := s.o.Run(a, run)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -290,14 +290,14 @@ func (s *Timelines) Failures(a *rights.Actor, run string) (out []Failure, more i
 }
 
 // timeOf returns the time since a run has begun, in milliseconds.
-func (s *Timelines) timeOf(b *timeline.Recorder) int64 { return s.Now().UnixMilli() - b.Begun() }
+func (s *Timelines) timeOf(b *timeline.Recorder) int64 { return s.o.Now().UnixMilli() - b.Begun() }
 
 // Read returns a function that writes a piece of a phase's timeline, as timeline.Model.Write does. live
 // means that the phase is still in progress: use Follow for the rest. The error is ErrNotFound if there
 // is no timeline.
 func (s *Timelines) Read(a *rights.Actor, phase string, piece timeline.Piece) (write func(io.Writer) error, live bool,
 	err error) {
-	if _, err := s.RunOfPhase(a, phase); err != nil {
+	if _, err := s.o.RunOfPhase(a, phase); err != nil {
 		return nil, false, err
 	}
 	if b := s.get(phase); b != nil {
@@ -323,7 +323,7 @@ type TimelineReader struct {
 // Follow returns a reader of a phase's timeline, or nil if the phase is not in progress; then Timeline
 // has all of it. The caller checks at intervals that the actor still has access.
 func (s *Timelines) Follow(a *rights.Actor, phase string) (*TimelineReader, error) {
-	if _, err := s.RunOfPhase(a, phase); err != nil {
+	if _, err := s.o.RunOfPhase(a, phase); err != nil {
 		return nil, err
 	}
 	b := s.get(phase)
@@ -353,7 +353,7 @@ func (s *Timelines) tellShortages(b *timeline.Recorder, e events.Event) {
 		if s.waitToTell(e.Phase) {
 			time.AfterFunc(shortagePause, func() {
 				s.told(e.Phase)
-				s.Stream.Publish(e)
+				s.o.Stream.Publish(e)
 			})
 		}
 	})
