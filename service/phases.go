@@ -23,6 +23,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/timelines"
 	"github.com/millipede-iac/millipede/service/variables"
 	"github.com/millipede-iac/millipede/service/work"
 )
@@ -57,7 +58,7 @@ func unmarked(err error) string {
 type phases struct {
 	*shared
 	identity  *Identity
-	timelines *Timelines
+	timelines *timelines.Timelines
 	tokens    *accounts.Tokens
 	host      string
 	outlines  *outlines
@@ -69,12 +70,12 @@ type phases struct {
 func (s *phases) Run(leaving, stopping context.Context, r *record.Run, j *queue.Job, log io.Writer,
 	resumed bool) (results any, err error) {
 	return s.work(stopping, r, j, log, resumed, func(job *work.Job) (any, error) {
-		open := s.timelines.begin(r)
+		open := s.timelines.Begin(r)
 		job.Watched = func(b *timeline.Recorder, engine string) {
 			b.Clean(func(text string) string { return maskedAs(job.Log, text) })
 			open(b, engine)
 		}
-		defer s.timelines.end(r)
+		defer s.timelines.End(r)
 		if r.Status == record.Applying {
 			if job.Plan, err = s.store.ReadAll(tables.PlanFile(r)); err != nil {
 				return nil, err

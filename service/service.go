@@ -24,6 +24,7 @@ import (
 	"github.com/millipede-iac/millipede/service/retention"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/timelines"
 	"github.com/millipede-iac/millipede/service/variables"
 	"github.com/millipede-iac/millipede/service/work"
 )
@@ -90,7 +91,7 @@ type Service struct {
 	Runs      *Runs
 	Plans     *Plans
 	Logs      *Logs
-	Timelines *Timelines
+	Timelines *timelines.Timelines
 	Identity  *Identity
 	Pools     *Pools
 	Audit     *audit.Log
@@ -156,7 +157,7 @@ func assemble(o *Options) *Service {
 	s.queue, s.transitions.queue, carriers.queue, s.Logs.queue = q, q, q, q
 	s.Runs = &Runs{shared: c, queue: q, transitions: s.transitions, forceCancelAfter: o.ForceCancelAfter}
 	s.Logs.runs = s.Runs
-	s.Timelines = newTimelines(timelineOptions{Store: o.Store, Now: o.Now, Log: o.Logger, Stream: c.stream,
+	s.Timelines = timelines.New(timelines.Options{Store: o.Store, Now: o.Now, Log: o.Logger, Stream: c.stream,
 		Run: runOf(s.Runs.Find), RunOfPhase: runOf(s.Runs.OfPhase)})
 	s.Pools = &Pools{shared: c, capacity: o.Capacity, runs: s.Runs, timelines: s.Timelines}
 	s.Runs.pools = s.Pools

@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/timelines"
 	"github.com/millipede-iac/millipede/service/turn"
 )
 
@@ -45,7 +46,7 @@ type Shortage struct {
 
 // shortages returns what the operations of the current phase of a run wait for.
 func (s *Pools) shortages(r *record.Run) (out []Shortage, err error) {
-	b := s.timelines.get(current(r).ID)
+	b := s.timelines.Recorder(timelines.CurrentPhase(r).ID)
 	if b == nil {
 		return nil, nil
 	}

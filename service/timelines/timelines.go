@@ -1,4 +1,7 @@
-package service
+// Package timelines keeps the timelines of the phases of runs, while the phases are in progress and afterwards.
+//
+// It does not draw them: package picture does.
+package timelines
 
 import (
 	"bytes"
@@ -19,8 +22,8 @@ import (
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
-// timelineOptions are what timelines need. All are required.
-type timelineOptions struct {
+// Options are what timelines need. All are required.
+type Options struct {
 	Store  *store.Store
 	Now    func() time.Time
 	Log    *slog.Logger
@@ -31,7 +34,7 @@ type timelineOptions struct {
 
 // Timelines are the timelines of the phases of runs. Those of phases in progress have a recorder.
 type Timelines struct {
-	o timelineOptions
+	o Options
 
 	mu     sync.Mutex                    // guards the fields below
 	open   map[string]*timeline.Recorder // by phase ID
@@ -39,22 +42,24 @@ type Timelines struct {
 	due    map[string]bool               // the phases about whose shortages an event will be published
 }
 
-// newTimelines returns the timelines in a store.
-func newTimelines(o timelineOptions) *Timelines { return &Timelines{o: o} }
+// New returns the timelines in a store.
+func New(o Options) *Timelines { return &Timelines{o: o} }
 
-func (s *Timelines) get(phase string) *timeline.Recorder {
+// Recorder returns the recorder of a phase in progress; nil if there is none.
+func (s *Timelines) Recorder(phase string) *timeline.Recorder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.open[phase]
 }
 
-// all returns a copy of the timelines in progress, by phase.
-func (s *Timelines) all() map[string]*timeline.Recorder {
+// All returns a copy of the timelines in progress, by phase.
+func (s *Timelines) All() map[string]*timeline.Recorder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.open)
 }
 
+// set records the recorder of a phase; nil removes it.
 func (s *Timelines) set(phase string, recorder *timeline.Recorder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,24 +73,24 @@ func (s *Timelines) set(phase string, recorder *timeline.Recorder) {
 	s.open[phase] = recorder
 }
 
-// runOf returns the service's run of a run of the engine, while it is in progress; empty if there is none.
-func (s *Timelines) runOf(engine string) string {
+// RunOf returns the service's run of a run of the engine, while it is in progress; empty if there is none.
+func (s *Timelines) RunOf(engine string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.engine[engine]
 }
 
-// current returns the current phase of a run.
-func current(r *record.Run) *record.Phase {
+// CurrentPhase returns the current phase of a run.
+func CurrentPhase(r *record.Run) *record.Phase {
 	if r.Status == record.Applying {
 		return &r.Apply
 	}
 	return &r.Plan
 }
 
-// begin returns the function that the engine calls with the timeline of a phase.
-func (s *Timelines) begin(r *record.Run) func(*timeline.Recorder, string) {
-	phase, workspace, run := current(r).ID, r.Workspace, r.ID
+// Begin returns the function that the engine calls with the timeline of a phase.
+func (s *Timelines) Begin(r *record.Run) func(*timeline.Recorder, string) {
+	phase, workspace, run := CurrentPhase(r).ID, r.Workspace, r.ID
 	return func(b *timeline.Recorder, engine string) {
 		s.set(phase, b)
 		s.name(engine, run)
@@ -94,11 +99,11 @@ func (s *Timelines) begin(r *record.Run) func(*timeline.Recorder, string) {
 	}
 }
 
-// end stores the timeline of an ended phase as a file. The timeline is only informative: the phase does
+// End stores the timeline of an ended phase as a file. The timeline is only informative: the phase does
 // not fail if the file cannot be written.
-func (s *Timelines) end(r *record.Run) {
-	phase := current(r).ID
-	b := s.get(phase)
+func (s *Timelines) End(r *record.Run) {
+	phase := CurrentPhase(r).ID
+	b := s.Recorder(phase)
 	if b == nil {
 		return
 	}
@@ -197,8 +202,8 @@ func (l *timelineLines) failures() (f failures, err error) {
 	}), nil
 }
 
-// model reads the timeline of an ended phase, without its story.
-func (s *Timelines) model(phase string) (*timeline.Model, error) {
+// Model reads the timeline of an ended phase, without its story.
+func (s *Timelines) Model(phase string) (*timeline.Model, error) {
 	lines, err := s.lines(phase)
 	if err != nil {
 		return nil, err
@@ -207,9 +212,9 @@ func (s *Timelines) model(phase string) (*timeline.Model, error) {
 	return m, json.Unmarshal(lines[timeline.Shape], m)
 }
 
-// inDoubt reports whether the outcome of a vertex is unknown, as it is when the phase was abandoned while the
+// InDoubt reports whether the outcome of a vertex is unknown, as it is when the phase was abandoned while the
 // vertex was running.
-func inDoubt(v *timeline.Vertex) bool {
+func InDoubt(v *timeline.Vertex) bool {
 	return v.Status == timeline.Doubt || v.Status == timeline.Running
 }
 
@@ -271,7 +276,7 @@ func (s *Timelines) Failures(a *rights.Actor, run string) (out []Failure, more i
 	if !v.Apply.Started.IsZero() {
 		phase = v.Apply.ID
 	}
-	if b := s.get(phase); b != nil {
+	if b := s.Recorder(phase); b != nil {
 		if c := b.Counts(); c.Failed+c.Doubt == 0 {
 			return nil, 0, nil
 		}
@@ -300,7 +305,7 @@ func (s *Timelines) Read(a *rights.Actor, phase string, piece timeline.Piece) (w
 	if _, err := s.o.RunOfPhase(a, phase); err != nil {
 		return nil, false, err
 	}
-	if b := s.get(phase); b != nil {
+	if b := s.Recorder(phase); b != nil {
 		return func(w io.Writer) error { return b.Write(w, piece, s.timeOf(b)) }, true, nil
 	}
 	lines, err := s.lines(phase)
@@ -313,8 +318,8 @@ func (s *Timelines) Read(a *rights.Actor, phase string, piece timeline.Piece) (w
 	return func(w io.Writer) error { _, err := w.Write(lines.piece(piece)); return err }, false, nil
 }
 
-// TimelineReader reads the changes of the timeline of a phase in progress.
-type TimelineReader struct {
+// Reader reads the changes of the timeline of a phase in progress.
+type Reader struct {
 	s        *Timelines
 	phase    string
 	recorder *timeline.Recorder
@@ -322,21 +327,21 @@ type TimelineReader struct {
 
 // Follow returns a reader of a phase's timeline, or nil if the phase is not in progress; then Timeline
 // has all of it. The caller checks at intervals that the actor still has access.
-func (s *Timelines) Follow(a *rights.Actor, phase string) (*TimelineReader, error) {
+func (s *Timelines) Follow(a *rights.Actor, phase string) (*Reader, error) {
 	if _, err := s.o.RunOfPhase(a, phase); err != nil {
 		return nil, err
 	}
-	b := s.get(phase)
+	b := s.Recorder(phase)
 	if b == nil {
 		return nil, nil //nolint:nilnil // see the comment of the function
 	}
-	return &TimelineReader{s, phase, b}, nil
+	return &Reader{s, phase, b}, nil
 }
 
 // Next returns the changes since a cursor. It waits until there are some, or until ctx ends and returns its
 // error. over means that there will be no further changes.
-func (r *TimelineReader) Next(ctx context.Context, cursor uint64) (c *timeline.Changes, over bool, err error) {
-	ended := r.s.get(r.phase) != r.recorder
+func (r *Reader) Next(ctx context.Context, cursor uint64) (c *timeline.Changes, over bool, err error) {
+	ended := r.s.Recorder(r.phase) != r.recorder
 	if err := r.recorder.Wait(ctx, cursor); err != nil && !ended {
 		return nil, false, err
 	}
