@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/timelines"
 	"github.com/millipede-iac/millipede/service/work"
 )
 
@@ -27,7 +28,7 @@ const (
 // Doubts are operations of runs whose outcome is unknown. People state the outcomes.
 type Doubts struct {
 	*shared
-	timelines   *Timelines
+	timelines   *timelines.Timelines
 	workspaces  *Workspaces
 	engine      work.Engine
 	phases      *phases
@@ -318,7 +319,7 @@ func (s *Doubts) doubts(v *Overview) (d WorkspaceDoubts, err error) {
 
 // doubtful reads the operations in doubt from the timeline of an apply.
 func (s *Doubts) doubtful(r *record.Run) (out []record.Doubt, more int, err error) {
-	m, err := s.timelines.model(r.Apply.ID)
+	m, err := s.timelines.Model(r.Apply.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, 0, nil // the run was abandoned before it had a timeline
 	}
@@ -327,7 +328,7 @@ func (s *Doubts) doubtful(r *record.Run) (out []record.Doubt, more int, err erro
 	}
 	for i := range m.Vertices {
 		v := &m.Vertices[i]
-		if !inDoubt(v) {
+		if !timelines.InDoubt(v) {
 			continue
 		}
 		if len(out) == record.MaxDoubts {

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"io"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // masked replaces a secret in logs.
@@ -140,4 +143,41 @@ func (m *mask) Flush() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.drain(true)
+}
+
+// maskedAs returns a text with its secrets masked as in the log of a job.
+func maskedAs(log io.Writer, text string) string {
+	m, ok := log.(*mask)
+	if !ok {
+		return text
+	}
+	var out strings.Builder
+	one := &mask{out: &out, secrets: m.all()}
+	if _, err := one.Write([]byte(text)); err != nil {
+		return masked // writing to a strings.Builder does not fail
+	}
+	if err := one.Flush(); err != nil {
+		return masked
+	}
+	return out.String()
+}
+
+// unmask ends the masking of the log of a job, and masks the secrets of an error that is to be written there.
+func unmask(log io.Writer, err error) error {
+	m, ok := log.(*mask)
+	if !ok {
+		return err
+	}
+	failed := m.Flush()
+	if err == nil || errors.Is(err, work.ErrReported) || errors.Is(err, work.ErrStopped) {
+		return errors.Join(err, failed)
+	}
+	var text strings.Builder
+	m.out = &text
+	_, _ = m.Write([]byte(err.Error())) // a strings.Builder does not fail
+	_ = m.Flush()
+	if text.String() != err.Error() {
+		err = errors.New(text.String())
+	}
+	return errors.Join(err, failed)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/timelines"
 	"github.com/millipede-iac/millipede/service/variables"
 	"github.com/millipede-iac/millipede/service/work"
 )
@@ -57,7 +58,7 @@ func unmarked(err error) string {
 type phases struct {
 	*shared
 	identity  *Identity
-	timelines *Timelines
+	timelines *timelines.Timelines
 	tokens    *accounts.Tokens
 	host      string
 	outlines  *outlines
@@ -69,12 +70,12 @@ type phases struct {
 func (s *phases) Run(leaving, stopping context.Context, r *record.Run, j *queue.Job, log io.Writer,
 	resumed bool) (results any, err error) {
 	return s.work(stopping, r, j, log, resumed, func(job *work.Job) (any, error) {
-		open := s.timelines.begin(r)
+		open := s.timelines.Begin(r)
 		job.Watched = func(b *timeline.Recorder, engine string) {
 			b.Clean(func(text string) string { return maskedAs(job.Log, text) })
 			open(b, engine)
 		}
-		defer s.timelines.end(r)
+		defer s.timelines.End(r)
 		if r.Status == record.Applying {
 			if job.Plan, err = s.store.ReadAll(tables.PlanFile(r)); err != nil {
 				return nil, err
@@ -167,44 +168,7 @@ func nameOf(tx *store.Tx, id string) string {
 	return id
 }
 
-// maskedAs returns a text with its secrets masked as in the log of a job.
-func maskedAs(log io.Writer, text string) string {
-	m, ok := log.(*mask)
-	if !ok {
-		return text
-	}
-	var out strings.Builder
-	one := &mask{out: &out, secrets: m.all()}
-	if _, err := one.Write([]byte(text)); err != nil {
-		return masked // writing to a strings.Builder does not fail
-	}
-	if err := one.Flush(); err != nil {
-		return masked
-	}
-	return out.String()
-}
-
-// unmask ends the masking of the log of a job, and masks the secrets of an error that is to be written there.
-func unmask(log io.Writer, err error) error {
-	m, ok := log.(*mask)
-	if !ok {
-		return err
-	}
-	failed := m.Flush()
-	if err == nil || errors.Is(err, work.ErrReported) || errors.Is(err, work.ErrStopped) {
-		return errors.Join(err, failed)
-	}
-	var text strings.Builder
-	m.out = &text
-	_, _ = m.Write([]byte(err.Error())) // a strings.Builder does not fail
-	_ = m.Flush()
-	if text.String() != err.Error() {
-		err = errors.New(text.String())
-	}
-	return errors.Join(err, failed)
-}
-
-// applyResults converts the result of an apply to the types that carryOut uses.
+// applyResults converts the result of an apply to the types that queue.Phases returns.
 func applyResults(r *work.ApplyResult, err error) (any, error) {
 	if r == nil {
 		return nil, err

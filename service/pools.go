@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/timelines"
 )
 
 // Capacity gives access to the workers and the limits with which the engine executes operations.
@@ -75,7 +76,7 @@ var errNoCapacity = errors.New("the service has no information about workers and
 type Pools struct {
 	*shared
 	runs      *Runs
-	timelines *Timelines
+	timelines *timelines.Timelines
 	capacity  Capacity
 	draining  sync.Mutex // held while the engine is told which pools are drained
 }
@@ -133,7 +134,7 @@ func (s *Pools) Limits(ctx context.Context, a *rights.Actor) ([]Limit, error) {
 
 // addQueues adds the operations that wait for the limits.
 func (s *Pools) addQueues(a *rights.Actor, all []Limit) {
-	for phase, b := range s.timelines.all() {
+	for phase, b := range s.timelines.All() {
 		if b.Counts().Queued == 0 {
 			continue
 		}
@@ -181,7 +182,7 @@ func (s *Pools) runOfEngine(tx *store.Tx, a *rights.Actor, engine string, known 
 		return v
 	}
 	var v *RunView
-	if id := s.timelines.runOf(engine); id != "" {
+	if id := s.timelines.RunOf(engine); id != "" {
 		if found, err := runView(tx, a, id); err == nil {
 			v = found
 		}

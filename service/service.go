@@ -1,5 +1,5 @@
-// Package service manages workspaces and their states, and executes their runs: it checks permissions, orders
-// the runs, and decides how long their records are kept.
+// Package service manages workspaces, with their states and runs. A Service consists of parts, one for each kind of
+// thing; some of them are in packages below, which do not know the others.
 //
 // It implements no protocol and no pages: service/tfe, service/httpstate and others do, with its parts. It
 // does not plan or apply: the Engine does. A change is durable when the method that makes it returns without an
@@ -22,7 +22,9 @@ import (
 	"github.com/millipede-iac/millipede/service/queue"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/retention"
+	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/timelines"
 	"github.com/millipede-iac/millipede/service/variables"
 	"github.com/millipede-iac/millipede/service/work"
 )
@@ -89,7 +91,7 @@ type Service struct {
 	Runs      *Runs
 	Plans     *Plans
 	Logs      *Logs
-	Timelines *Timelines
+	Timelines *timelines.Timelines
 	Identity  *Identity
 	Pools     *Pools
 	Audit     *audit.Log
@@ -155,7 +157,8 @@ func assemble(o *Options) *Service {
 	s.queue, s.transitions.queue, carriers.queue, s.Logs.queue = q, q, q, q
 	s.Runs = &Runs{shared: c, queue: q, transitions: s.transitions, forceCancelAfter: o.ForceCancelAfter}
 	s.Logs.runs = s.Runs
-	s.Timelines = &Timelines{shared: c, runs: s.Runs}
+	s.Timelines = timelines.New(timelines.Options{Store: o.Store, Now: o.Now, Log: o.Logger, Stream: c.stream,
+		Run: runOf(s.Runs.Find), RunOfPhase: runOf(s.Runs.OfPhase)})
 	s.Pools = &Pools{shared: c, capacity: o.Capacity, runs: s.Runs, timelines: s.Timelines}
 	s.Runs.pools = s.Pools
 	s.Identity = &Identity{shared: c, host: o.Host, renewIdentity: o.RenewIdentity}
@@ -182,6 +185,17 @@ func assemble(o *Options) *Service {
 	s.Plans = &Plans{shared: c, engine: o.Engine, outlines: s.outlines, runs: s.Runs}
 	s.Audit = c.audit
 	return s
+}
+
+// runOf returns a function that returns the record of a run that find finds.
+func runOf(find func(*rights.Actor, string) (*RunView, error)) func(*rights.Actor, string) (*record.Run, error) {
+	return func(a *rights.Actor, id string) (*record.Run, error) {
+		v, err := find(a, id)
+		if err != nil {
+			return nil, err
+		}
+		return &v.Run, nil
+	}
 }
 
 // Run executes runs until ctx ends. It then stops the phases in progress as by an interrupt, waits for them,

@@ -7,12 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/coordinator/timeline"
-	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/timelines"
 	"github.com/millipede-iac/millipede/service/turn"
 )
 
@@ -47,7 +46,7 @@ type Shortage struct {
 
 // shortages returns what the operations of the current phase of a run wait for.
 func (s *Pools) shortages(r *record.Run) (out []Shortage, err error) {
-	b := s.timelines.get(current(r).ID)
+	b := s.timelines.Recorder(timelines.CurrentPhase(r).ID)
 	if b == nil {
 		return nil, nil
 	}
@@ -160,37 +159,4 @@ func Holders(all []Permit) (out []Holder) {
 		}
 	}
 	return out
-}
-
-// shortagePause is the minimum time between two events about what a run lacks.
-const shortagePause = time.Second
-
-// tellShortages publishes an event soon after the shortages of a run have changed, but at most once in shortagePause.
-func (s *Timelines) tellShortages(b *timeline.Recorder, e events.Event) {
-	b.OnShortage(func() {
-		if s.waitToTell(e.Phase) {
-			time.AfterFunc(shortagePause, func() {
-				s.told(e.Phase)
-				s.stream.Publish(e)
-			})
-		}
-	})
-}
-
-// waitToTell reports whether no event about what a phase lacks is due, and makes one due.
-func (s *Timelines) waitToTell(phase string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.due == nil {
-		s.due = map[string]bool{}
-	}
-	first := !s.due[phase]
-	s.due[phase] = true
-	return first
-}
-
-func (s *Timelines) told(phase string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.due, phase)
 }

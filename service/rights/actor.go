@@ -1,7 +1,7 @@
 // Package rights says what an actor may see and do.
 //
 // Its functions decide from records alone: they read in the transaction of the caller, and change nothing. They do not
-// authenticate; package service finds the actor of a token.
+// authenticate: package accounts finds the actor of a token.
 package rights
 
 import (

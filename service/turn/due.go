@@ -1,7 +1,7 @@
 // Package turn decides which run may take its next step, and says what the others wait for.
 //
 // It is pure: it knows no store, no clock and no lock. A State has everything that the decisions depend on; package
-// service makes one for each decision, and takes the steps.
+// queue makes one for each decision, and takes the steps.
 package turn
 
 import (

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/timelines"
 )
 
 // logSize is the size of a part of a log, in bytes.
@@ -29,7 +30,7 @@ type runPage struct {
 	Changes *planPart // nil before there is a plan
 	// Failures are the failed operations, with the operations that were skipped because of them. They are shown
 	// first.
-	Failures []service.Failure
+	Failures []timelines.Failure
 	// Doubts are the operations that the run has left in doubt; nil if there are none.
 	Doubts       *service.WorkspaceDoubts
 	MoreFailures int

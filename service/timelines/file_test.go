@@ -1,4 +1,4 @@
-package service
+package timelines
 
 import (
 	"bytes"

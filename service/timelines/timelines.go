@@ -1,4 +1,7 @@
-package service
+// Package timelines keeps the timelines of the phases of runs, while the phases are in progress and afterwards.
+//
+// It does not draw them: package picture does.
+package timelines
 
 import (
 	"bytes"
@@ -6,8 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/timeline"
 	"github.com/millipede-iac/millipede/service/events"
@@ -17,10 +22,19 @@ import (
 	"github.com/millipede-iac/millipede/service/tables"
 )
 
+// Options are what timelines need. All are required.
+type Options struct {
+	Store  *store.Store
+	Now    func() time.Time
+	Log    *slog.Logger
+	Stream *events.Stream
+	// Run and RunOfPhase return a run, by its ID or by that of its plan or apply, if the actor may read it.
+	Run, RunOfPhase func(a *rights.Actor, id string) (*record.Run, error)
+}
+
 // Timelines are the timelines of the phases of runs. Those of phases in progress have a recorder.
 type Timelines struct {
-	*shared
-	runs *Runs
+	o Options
 
 	mu     sync.Mutex                    // guards the fields below
 	open   map[string]*timeline.Recorder // by phase ID
@@ -28,19 +42,24 @@ type Timelines struct {
 	due    map[string]bool               // the phases about whose shortages an event will be published
 }
 
-func (s *Timelines) get(phase string) *timeline.Recorder {
+// New returns the timelines in a store.
+func New(o Options) *Timelines { return &Timelines{o: o} }
+
+// Recorder returns the recorder of a phase in progress; nil if there is none.
+func (s *Timelines) Recorder(phase string) *timeline.Recorder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.open[phase]
 }
 
-// all returns a copy of the timelines in progress, by phase.
-func (s *Timelines) all() map[string]*timeline.Recorder {
+// All returns a copy of the timelines in progress, by phase.
+func (s *Timelines) All() map[string]*timeline.Recorder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.open)
 }
 
+// set records the recorder of a phase; nil removes it.
 func (s *Timelines) set(phase string, recorder *timeline.Recorder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,37 +73,37 @@ func (s *Timelines) set(phase string, recorder *timeline.Recorder) {
 	s.open[phase] = recorder
 }
 
-// runOf returns the service's run of a run of the engine, while it is in progress; empty if there is none.
-func (s *Timelines) runOf(engine string) string {
+// RunOf returns the service's run of a run of the engine, while it is in progress; empty if there is none.
+func (s *Timelines) RunOf(engine string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.engine[engine]
 }
 
-// current returns the current phase of a run.
-func current(r *record.Run) *record.Phase {
+// CurrentPhase returns the current phase of a run.
+func CurrentPhase(r *record.Run) *record.Phase {
 	if r.Status == record.Applying {
 		return &r.Apply
 	}
 	return &r.Plan
 }
 
-// begin returns the function that the engine calls with the timeline of a phase.
-func (s *Timelines) begin(r *record.Run) func(*timeline.Recorder, string) {
-	phase, workspace, run := current(r).ID, r.Workspace, r.ID
+// Begin returns the function that the engine calls with the timeline of a phase.
+func (s *Timelines) Begin(r *record.Run) func(*timeline.Recorder, string) {
+	phase, workspace, run := CurrentPhase(r).ID, r.Workspace, r.ID
 	return func(b *timeline.Recorder, engine string) {
 		s.set(phase, b)
 		s.name(engine, run)
 		s.tellShortages(b, events.Event{Kind: events.ShortageChanged, Workspace: workspace, Run: run, Phase: phase})
-		s.stream.Publish(events.Event{Kind: events.TimelineBegun, Workspace: workspace, Run: run, Phase: phase})
+		s.o.Stream.Publish(events.Event{Kind: events.TimelineBegun, Workspace: workspace, Run: run, Phase: phase})
 	}
 }
 
-// end stores the timeline of an ended phase as a file. The timeline is only informative: the phase does
+// End stores the timeline of an ended phase as a file. The timeline is only informative: the phase does
 // not fail if the file cannot be written.
-func (s *Timelines) end(r *record.Run) {
-	phase := current(r).ID
-	b := s.get(phase)
+func (s *Timelines) End(r *record.Run) {
+	phase := CurrentPhase(r).ID
+	b := s.Recorder(phase)
 	if b == nil {
 		return
 	}
@@ -95,12 +114,12 @@ func (s *Timelines) end(r *record.Run) {
 	switch {
 	case err != nil:
 	case phase == r.Plan.ID: // a plan leaves nothing in doubt
-		err = s.store.Cache(tables.TimelineFile(phase), text.Bytes())
+		err = s.o.Store.Cache(tables.TimelineFile(phase), text.Bytes())
 	default:
-		_, err = s.store.Write(tables.TimelineFile(phase), &text, int64(text.Len()))
+		_, err = s.o.Store.Write(tables.TimelineFile(phase), &text, int64(text.Len()))
 	}
 	if err != nil {
-		s.log.Warn("cannot store the timeline of a run", "run", r.ID, "error", err)
+		s.o.Log.Warn("cannot store the timeline of a run", "run", r.ID, "error", err)
 	}
 	s.set(phase, nil)
 	s.unname(r.ID)
@@ -133,7 +152,7 @@ type timelineLines [linesOfFile][]byte
 
 // lines reads the timeline of an ended phase.
 func (s *Timelines) lines(phase string) (timelineLines, error) {
-	text, err := s.store.ReadAll(tables.TimelineFile(phase))
+	text, err := s.o.Store.ReadAll(tables.TimelineFile(phase))
 	if err != nil {
 		return timelineLines{}, err
 	}
@@ -183,8 +202,8 @@ func (l *timelineLines) failures() (f failures, err error) {
 	}), nil
 }
 
-// model reads the timeline of an ended phase, without its story.
-func (s *Timelines) model(phase string) (*timeline.Model, error) {
+// Model reads the timeline of an ended phase, without its story.
+func (s *Timelines) Model(phase string) (*timeline.Model, error) {
 	lines, err := s.lines(phase)
 	if err != nil {
 		return nil, err
@@ -193,9 +212,9 @@ func (s *Timelines) model(phase string) (*timeline.Model, error) {
 	return m, json.Unmarshal(lines[timeline.Shape], m)
 }
 
-// inDoubt reports whether the outcome of a vertex is unknown, as it is when the phase was abandoned while the
+// InDoubt reports whether the outcome of a vertex is unknown, as it is when the phase was abandoned while the
 // vertex was running.
-func inDoubt(v *timeline.Vertex) bool {
+func InDoubt(v *timeline.Vertex) bool {
 	return v.Status == timeline.Doubt || v.Status == timeline.Running
 }
 
@@ -249,7 +268,7 @@ func failuresOf(each func(see func(*timeline.Vertex))) (f failures) {
 // Failures returns the operations of a run that failed or are in doubt, according to its timeline, each with
 // the operations that were skipped because of it. more is the number of failures that are not listed.
 func (s *Timelines) Failures(a *rights.Actor, run string) (out []Failure, more int, err error) {
-	v, err := s.runs.Find(a, run)
+	v, err := s.o.Run(a, run)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -257,7 +276,7 @@ func (s *Timelines) Failures(a *rights.Actor, run string) (out []Failure, more i
 	if !v.Apply.Started.IsZero() {
 		phase = v.Apply.ID
 	}
-	if b := s.get(phase); b != nil {
+	if b := s.Recorder(phase); b != nil {
 		if c := b.Counts(); c.Failed+c.Doubt == 0 {
 			return nil, 0, nil
 		}
@@ -276,17 +295,17 @@ func (s *Timelines) Failures(a *rights.Actor, run string) (out []Failure, more i
 }
 
 // timeOf returns the time since a run has begun, in milliseconds.
-func (s *Timelines) timeOf(b *timeline.Recorder) int64 { return s.now().UnixMilli() - b.Begun() }
+func (s *Timelines) timeOf(b *timeline.Recorder) int64 { return s.o.Now().UnixMilli() - b.Begun() }
 
 // Read returns a function that writes a piece of a phase's timeline, as timeline.Model.Write does. live
 // means that the phase is still in progress: use Follow for the rest. The error is ErrNotFound if there
 // is no timeline.
 func (s *Timelines) Read(a *rights.Actor, phase string, piece timeline.Piece) (write func(io.Writer) error, live bool,
 	err error) {
-	if _, err := s.runs.OfPhase(a, phase); err != nil {
+	if _, err := s.o.RunOfPhase(a, phase); err != nil {
 		return nil, false, err
 	}
-	if b := s.get(phase); b != nil {
+	if b := s.Recorder(phase); b != nil {
 		return func(w io.Writer) error { return b.Write(w, piece, s.timeOf(b)) }, true, nil
 	}
 	lines, err := s.lines(phase)
@@ -299,8 +318,8 @@ func (s *Timelines) Read(a *rights.Actor, phase string, piece timeline.Piece) (w
 	return func(w io.Writer) error { _, err := w.Write(lines.piece(piece)); return err }, false, nil
 }
 
-// TimelineReader reads the changes of the timeline of a phase in progress.
-type TimelineReader struct {
+// Reader reads the changes of the timeline of a phase in progress.
+type Reader struct {
 	s        *Timelines
 	phase    string
 	recorder *timeline.Recorder
@@ -308,24 +327,57 @@ type TimelineReader struct {
 
 // Follow returns a reader of a phase's timeline, or nil if the phase is not in progress; then Timeline
 // has all of it. The caller checks at intervals that the actor still has access.
-func (s *Timelines) Follow(a *rights.Actor, phase string) (*TimelineReader, error) {
-	if _, err := s.runs.OfPhase(a, phase); err != nil {
+func (s *Timelines) Follow(a *rights.Actor, phase string) (*Reader, error) {
+	if _, err := s.o.RunOfPhase(a, phase); err != nil {
 		return nil, err
 	}
-	b := s.get(phase)
+	b := s.Recorder(phase)
 	if b == nil {
 		return nil, nil //nolint:nilnil // see the comment of the function
 	}
-	return &TimelineReader{s, phase, b}, nil
+	return &Reader{s, phase, b}, nil
 }
 
 // Next returns the changes since a cursor. It waits until there are some, or until ctx ends and returns its
 // error. over means that there will be no further changes.
-func (r *TimelineReader) Next(ctx context.Context, cursor uint64) (c *timeline.Changes, over bool, err error) {
-	ended := r.s.get(r.phase) != r.recorder
+func (r *Reader) Next(ctx context.Context, cursor uint64) (c *timeline.Changes, over bool, err error) {
+	ended := r.s.Recorder(r.phase) != r.recorder
 	if err := r.recorder.Wait(ctx, cursor); err != nil && !ended {
 		return nil, false, err
 	}
 	c = r.recorder.Since(cursor, r.s.timeOf(r.recorder))
 	return c, ended || c.Head.Ended != timeline.None, nil
+}
+
+// shortagePause is the minimum time between two events about what a run lacks.
+const shortagePause = time.Second
+
+// tellShortages publishes an event soon after the shortages of a run have changed, but at most once in shortagePause.
+func (s *Timelines) tellShortages(b *timeline.Recorder, e events.Event) {
+	b.OnShortage(func() {
+		if s.waitToTell(e.Phase) {
+			time.AfterFunc(shortagePause, func() {
+				s.told(e.Phase)
+				s.o.Stream.Publish(e)
+			})
+		}
+	})
+}
+
+// waitToTell reports whether no event about what a phase lacks is due, and makes one due.
+func (s *Timelines) waitToTell(phase string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.due == nil {
+		s.due = map[string]bool{}
+	}
+	first := !s.due[phase]
+	s.due[phase] = true
+	return first
+}
+
+func (s *Timelines) told(phase string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.due, phase)
 }
