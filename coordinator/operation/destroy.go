@@ -17,6 +17,7 @@ import (
 // refreshed already, with prior as the result; nil if there was none.
 func (s *Session) planDestroy(ctx context.Context, prior, stored *state.State, o plan.Options) (*Planned, diag.List) {
 	d := s.draft(prior, o)
+	d.refreshed = stored != nil
 	if !d.prelude(ctx) {
 		return nil, d.diags
 	}

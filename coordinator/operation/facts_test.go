@@ -262,8 +262,9 @@ output "k" { value = 1 }
 }
 
 // A targeted destroy also destroyed what the target itself depends on by now, because the state recorded that the
-// dependency was once the other way round.
-func TestATargetOfADestroyDoesNotTakeAlongWhatItDependsOnNow(t *testing.T) {
+// dependency was once the other way round. And with a block that has no object yet, which makes an ordinary plan
+// necessary before the destroy, neither the targets nor the exclusions of the destroy took the blocks into account.
+func TestADestroyOfAPartTakesTheBlocksIntoAccountIfItRefreshes(t *testing.T) {
 	thing := func(name string, on ...string) string {
 		return fmt.Sprintf("resource \"fake_thing\" %q {\n  name = %[1]q\n  depends_on = [%s]\n}\n", name,
 			strings.Join(on, ", "))
@@ -272,6 +273,7 @@ func TestATargetOfADestroyDoesNotTakeAlongWhatItDependsOnNow(t *testing.T) {
 	for sentence, x := range map[string]struct {
 		was, is, want string
 		skipRefresh   bool
+		exclude       string // instead of the target a
 	}{
 		"the dependency is as it was": {
 			was: thing("a") + thing("b", a), is: thing("a") + thing("b", a), want: "delete a, delete b",
@@ -294,13 +296,33 @@ func TestATargetOfADestroyDoesNotTakeAlongWhatItDependsOnNow(t *testing.T) {
 			was: thing("a") + thing("b", a) + thing("c", b), is: thing("a", b) + thing("b") + thing("c", b),
 			want: "delete a, delete c",
 		},
+		"it was turned round, by way of a new block": {
+			was: thing("a") + thing("b", a), is: thing("a", "fake_thing.n") + thing("n", b) + thing("b"),
+			want: "delete a",
+		},
+		"an object that is kept depends on another one by now": {
+			was: thing("a") + thing("b") + thing("c", b), is: thing("a") + thing("b", a) + thing("c", b), exclude: c,
+			want: "",
+		},
+		"it does, and there is a new block": {
+			was: thing("a") + thing("b") + thing("c", b),
+			is:  thing("a") + thing("b", a) + thing("c", "fake_thing.n") + thing("n", b), exclude: c, want: "",
+		},
+		"it does, and nothing is refreshed": {
+			was: thing("a") + thing("b") + thing("c", b), is: thing("a") + thing("b", a) + thing("c", b), exclude: c,
+			want: "delete a", skipRefresh: true,
+		},
 	} {
 		e := newEstate(t)
 		e.apply(x.was)
 		e.configure(x.is)
+		o := plan.Options{Mode: plan.Destroy, SkipRefresh: x.skipRefresh}
 		target, _ := addr.ParseTarget(a)
-		p, diags := e.tryPlan(plan.Options{Mode: plan.Destroy, Targets: []addr.Target{target},
-			SkipRefresh: x.skipRefresh})
+		excluded, _ := addr.ParseTarget(x.exclude)
+		if o.Targets = []addr.Target{target}; x.exclude != "" {
+			o.Targets, o.Excludes = nil, []addr.Target{excluded}
+		}
+		p, diags := e.tryPlan(o)
 		e.clean(diags)
 		got := strings.ReplaceAll(strings.Join(changes(p), ", "), "fake_thing.", "")
 		if got != x.want {

@@ -23,6 +23,8 @@ type draft struct {
 	session *Session
 	options plan.Options
 	prior   *state.State
+	// refreshed is set if an earlier plan has refreshed prior, so that the options say to refresh nothing.
+	refreshed bool
 	// diags are those of the steps so far.
 	diags diag.List
 
@@ -46,8 +48,14 @@ func (s *Session) draft(prior *state.State, o plan.Options) *draft {
 
 // prelude makes the steps before the run of a plan of changes.
 func (d *draft) prelude(ctx context.Context) bool {
-	return d.begin() && d.endDoubts(ctx) && d.join(ctx, moves.Apply) && d.validate(ctx) &&
-		d.open(planning.NewScope(d.static, d.options, d.moved.State))
+	return d.begin() && d.endDoubts(ctx) && d.join(ctx, moves.Apply) && d.validate(ctx) && d.open(d.covered())
+}
+
+// covered returns the scope of the plan.
+func (d *draft) covered() planning.Scope {
+	o := d.options
+	o.SkipRefresh = o.SkipRefresh && !d.refreshed
+	return planning.NewScope(d.static, o, d.moved.State)
 }
 
 // begin checks the configuration by itself.
