@@ -104,6 +104,9 @@ func (w *world) observe(p *process) {
 			if !reach[before.Status][r.Status] {
 				w.violateLocked("table", "%s was %s and is %s", r.Message, before.Status, r.Status)
 			}
+			if p.dead && r.Status == record.Planning { // its last change was durable, and then it crashed
+				w.orders[r.Message].deaths++
+			}
 			w.turn(before, r, now, spaces[r.Workspace])
 		}
 		w.known[r.ID] = r
