@@ -202,7 +202,7 @@ func TestAStateIsWrittenWithoutALockOfItsOwn(t *testing.T) {
 	if s.asked("POST workspaces/") == 0 {
 		t.Error("nothing was written")
 	}
-	if w, err := s.WorkspaceNamed(s.Admin, "acme", "one"); err != nil || w.Lock.Held() {
+	if w, err := s.Workspaces.Named(s.Admin, "acme", "one"); err != nil || w.Lock.Held() {
 		t.Errorf("the workspace is left locked: %v", err)
 	}
 }
@@ -234,7 +234,7 @@ func TestALockOfARunIsNotBroken(t *testing.T) {
 	if err := b.Create(t.Context(), "one"); err != nil {
 		t.Fatal(err)
 	}
-	w, err := s.WorkspaceNamed(s.Admin, "acme", "one")
+	w, err := s.Workspaces.Named(s.Admin, "acme", "one")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,9 +262,9 @@ func TestALostLockIsNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := s.WorkspaceNamed(s.Admin, "acme", "one")
+	w, err := s.Workspaces.Named(s.Admin, "acme", "one")
 	if err == nil {
-		_, err = s.ForceUnlock(s.Admin, w.ID)
+		_, err = s.Workspaces.ForceUnlock(s.Admin, w.ID)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -317,11 +317,11 @@ func TestTheEnvironmentStandsInForArguments(t *testing.T) {
 	if err := b.Create(t.Context(), "one"); err != nil {
 		t.Fatal(err)
 	}
-	w, err := s.WorkspaceNamed(s.Admin, "acme", "one")
+	w, err := s.Workspaces.Named(s.Admin, "acme", "one")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err := s.Project(s.Admin, w.Project); err != nil || p.Name != "new" {
+	if p, err := s.Projects.Find(s.Admin, w.Project); err != nil || p.Name != "new" {
 		t.Errorf("the project is %+v, %v", p, err)
 	}
 }
