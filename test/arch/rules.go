@@ -130,6 +130,9 @@ func checkKeeps(f file, report func(string, ...any)) {
 
 // match reports whether a package is one of those that a pattern of keeps names, and the folder that it is in then.
 func match(folder, pattern string) (in string, matches bool) {
+	if alone, ok := strings.CutSuffix(pattern, "/."); ok {
+		return pattern, folder == alone
+	}
 	top, each := strings.CutSuffix(pattern, "/*")
 	if !each {
 		return pattern, within(folder, pattern)
