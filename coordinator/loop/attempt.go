@@ -5,7 +5,9 @@ package loop
 
 // origin is who has made the attempt of a vertex. It is meaningful from dispatch to the end of the vertex:
 //
-//	own <--> adopted  back again with another attempt of the same operation, or for the next operation
+//	own <--> adopted
+//
+// A vertex whose attempt was adopted has an own one again when another attempt is made, or the next operation begins.
 type origin byte
 
 const (
@@ -27,12 +29,12 @@ var originsAfter = [origins]uint16{
 func (o origin) next() uint16 { return originsAfter[o] }
 
 // sending is where the task of an attempt is. It is meaningful while the vertex is publishing, running or retracting; a
-// new attempt begins as unsent:
+// new attempt begins as unsent, whatever the last one was:
 //
-//	unsent --+--> posted --> published
+//	unsent --+--> posted --> published --> unsent
 //	         |                  ^
 //	         +------------------+
-//	         +--> barred
+//	         +--> barred ----------------> unsent
 type sending byte
 
 const (

@@ -53,7 +53,8 @@ var phaseNames = [phases]string{"idle", "preparing", "wanting", "parked", "queue
 
 func (p phase) String() string { return phaseNames[p] }
 
-// follows is the picture as a table: follows[from] has the bit of each phase that may come next.
+// follows has the picture as a table, with the rarer ways that it leaves out (of vertices that are skipped, adopted or
+// interrupted): follows[from] has the bit of each phase that may come next.
 var follows = [phases]uint16{
 	idle:       bits(preparing, settled),
 	preparing:  bits(wanting, parked, queued, intending, calling, concluding, settled, running, doubtful, completing),

@@ -111,8 +111,8 @@ func NewScope(s *graph.Static, o plan.Options, prior *state.State) Scope {
 }
 
 // without returns the resources that are left out because of the hit ones: resources with all instances excluded,
-// and all resources that depend on a hit one, even if only on an instance that is kept, as in OpenTofu. whole are
-// the former.
+// and all resources that depend on a hit one, even if only on an instance that is kept, as in OpenTofu. whole has only
+// the resources with all instances excluded.
 func without(s *graph.Static, hit []int, excludes []addr.Target) (excluded, whole []int) {
 	var behind []int
 	for _, v := range hit {
@@ -138,9 +138,9 @@ func without(s *graph.Static, hit []int, excludes []addr.Target) (excluded, whol
 //
 // The state determines the managed objects that are covered: a target without stored objects covers nothing, and
 // dependencies are the recorded ones. Where the plan refreshes, the blocks count as well, because OpenTofu then records
-// the dependencies again: an object is kept if one that is kept depends on it by its block, and it is not destroyed
-// with a target whose block depends on it by now. Data and ephemeral objects have no records, so the configuration
-// decides.
+// the dependencies again. So with exclusions, the objects that the block of a kept object refers to are kept as well;
+// and with targets, an object that depends on a target is not destroyed if the block of the target now depends on that
+// object. Data and ephemeral objects have no records, so the configuration decides.
 func (s *Scope) destroying(g *graph.Static, hit []int, prior *state.State, skipRefresh bool) {
 	s.nodes = make([]bool, len(g.Nodes))
 	for i := range g.Nodes {
@@ -196,8 +196,8 @@ func refreshed(g *graph.Static, but []int) func(addr.Instance) *state.Dependenci
 	}
 }
 
-// reversed reports whether the block of a resource depends on another resource, although the state recorded that this
-// other one depends on it.
+// reversed returns a function that reports whether a dependency of user on another resource, which the state recorded,
+// was turned round since: the block of that resource now depends on user.
 func reversed(g *graph.Static) func(user, on addr.ConfigResource) bool {
 	closure := graph.NewClosure(g)
 	blocks := map[addr.ConfigResource]*state.Dependencies{}
@@ -325,8 +325,8 @@ func (s Scope) drops(a addr.Instance) bool {
 }
 
 // Leftover reports whether the plan may destroy the object of a covered instance that is not in the configuration any
-// more: if a target names the instance, or if no object that the plan leaves alone uses it. A plan that covers the
-// resource only because something depends on another of its instances does not establish either.
+// more: if a target names the instance, or if no object that the plan leaves alone uses it. It may not if the plan
+// covers the resource only because something depends on another of its instances.
 func (s Scope) Leftover(a addr.Instance) bool {
 	return s.Instance(a) && (s.named(a) || !s.uses.remains(s, a))
 }

@@ -323,7 +323,7 @@ func TestTheEndOfTheCommandEndsTheAsking(t *testing.T) {
 }
 
 // toy is a key provider that is added by the recipe of ARCHITECTURE.md: a separate file (this function), its line in
-// the table (which the test passes), and its layer.
+// the table (which the test passes).
 func toy() *encryption.Kind {
 	return &encryption.Kind{
 		Name:   "toy",

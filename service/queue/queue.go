@@ -220,7 +220,7 @@ func (q *Queue) Forget(workspace string) {
 	q.notifyChanged(gone...)
 }
 
-// Stop asks the job of a run to end; with leave, without waiting for its operations.
+// Stop asks the job of a run to end: it interrupts the running operations and records their results.
 func (q *Queue) Stop(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -229,6 +229,7 @@ func (q *Queue) Stop(id string) {
 	}
 }
 
+// Abandon asks the job of a run to end without waiting for its operations.
 func (q *Queue) Abandon(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -289,8 +290,8 @@ func (q *Queue) Suspend(workspace string) {
 }
 
 // ActiveRuns reads the runs that have not ended.
-func (s *Queue) ActiveRuns() (all []*record.Run, err error) {
-	err = s.store.View(func(tx *store.Tx) error {
+func (q *Queue) ActiveRuns() (all []*record.Run, err error) {
+	err = q.store.View(func(tx *store.Tx) error {
 		for _, id := range tables.Runs.List(tx, "active", tables.Everywhere) {
 			r, err := tables.Runs.Get(tx, id)
 			if err != nil {
@@ -304,10 +305,10 @@ func (s *Queue) ActiveRuns() (all []*record.Run, err error) {
 }
 
 // TakeTurns determines the time of the last turn of each workspace with active runs.
-func (s *Queue) TakeTurns(active []*record.Run) error {
-	return s.store.View(func(tx *store.Tx) error {
+func (q *Queue) TakeTurns(active []*record.Run) error {
+	return q.store.View(func(tx *store.Tx) error {
 		for _, a := range active {
-			if _, known := s.served[a.Workspace]; known {
+			if _, known := q.served[a.Workspace]; known {
 				continue
 			}
 			var last time.Time
@@ -320,7 +321,7 @@ func (s *Queue) TakeTurns(active []*record.Run) error {
 					last = began
 				}
 			}
-			s.served[a.Workspace] = last
+			q.served[a.Workspace] = last
 		}
 		return nil
 	})
