@@ -72,10 +72,10 @@ func TestTheFirstErrorEndsTheRunExceptForABug(t *testing.T) {
 	first, second := errors.New("first"), errors.New("second")
 	e.fail(first)
 	e.fail(second)
-	if e.Err() != first {
+	if !errors.Is(e.Err(), first) {
 		t.Errorf("the run ends with %v", e.Err())
 	}
-	if e.Break(second); e.Err() != second {
+	if e.Break(second); !errors.Is(e.Err(), second) {
 		t.Errorf("a bug is hidden behind %v", e.Err())
 	}
 }

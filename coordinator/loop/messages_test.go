@@ -182,7 +182,7 @@ func TestWhatIsForgedIsFoundOut(t *testing.T) {
 func TestAMessageIsLeftOnceAndNoMoreThanTheStreamAllows(t *testing.T) {
 	ms := newMessages(at(0))
 	for sequence := range uint64(maxLeft) {
-		if !ms.leave(sequence) || !ms.leave(sequence) {
+		if first, again := ms.leave(sequence), ms.leave(sequence); !first || !again {
 			t.Fatalf("message %d is not left", sequence)
 		}
 	}

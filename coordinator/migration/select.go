@@ -52,7 +52,8 @@ func SelectExisting(ctx context.Context, s Selecting, o Options) diag.List {
 	fail := func(err error) diag.List {
 		return diags.Append(diag.New(diag.Error, "Failed to select a workspace", err.Error()+".", nil))
 	}
-	c, more := choice{}, diag.List(nil)
+	var c choice
+	var more diag.List
 	switch {
 	case l.Any:
 		return diags

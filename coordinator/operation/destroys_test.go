@@ -67,6 +67,9 @@ func (e *estate) judge(o plan.Options, w *world) {
 		}
 	}
 	_, diags = e.tryApply(p)
+	if leavesGap(p, stored) && says(diags, "is applied, but its value at") {
+		return // as in OpenTofu: the value of the resource has a gap that nothing fills
+	}
 	e.clean(diags)
 	place := map[string]int{}
 	for i, line := range e.cloud.done() {
@@ -94,12 +97,48 @@ func dependsOn(st *state.State, x, y addr.Instance) bool {
 	return st.Instance(x).Depends(state.DependOn(y.Config()))
 }
 
-// mutual reports whether two resources depend on each other, by the dependencies that were recorded for their objects
-// at different times.
+// mutual reports whether two objects depend on each other over any number of steps, by the records that were made for
+// objects of their resources at different times. Nobody can destroy such a circle in the recorded order.
 func mutual(st *state.State, x, y addr.Instance) bool {
-	return slices.ContainsFunc(st.Addrs(), func(of addr.Instance) bool {
-		return of.Config() == y.Config() && st.Instance(of).Depends(state.DependOn(x.Config()))
-	})
+	seen := map[addr.Instance]bool{}
+	var open []addr.Instance
+	for _, a := range st.Addrs() {
+		if a.Config() == y.Config() {
+			open, seen[a] = append(open, a), true
+		}
+	}
+	for ; len(open) > 0; open = open[1:] {
+		for _, on := range st.Addrs() {
+			switch {
+			case seen[on] || !dependsOn(st, open[0], on):
+			case on.Config() == x.Config():
+				return true
+			default:
+				open, seen[on] = append(open, on), true
+			}
+		}
+	}
+	return false
+}
+
+// leavesGap reports whether a plan destroys an instance of a counted resource, and leaves another one with a higher
+// index.
+func leavesGap(p *plan.Plan, st *state.State) bool {
+	ended := map[addr.Instance]bool{}
+	for _, c := range p.Changes {
+		ended[c.Addr] = c.Action == plan.Delete
+	}
+	for a := range ended {
+		index, counted := a.Key.Int()
+		for _, other := range st.Addrs() {
+			higher, ok := other.Key.Int()
+			if ended[a] && counted && ok && other.Module == a.Module && other.Resource == a.Resource && higher > index &&
+				!ended[other] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // oracle computes the objects that a plan may destroy. Addresses in it are those in the state, before moves.

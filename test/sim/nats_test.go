@@ -228,12 +228,12 @@ type conn struct {
 	coordinator string // the coordinator's name; empty for a worker
 
 	// Guarded by the world's lock.
-	since   time.Time // when the connection was established or restored
-	downAt  time.Time // zero while it is up
-	fetched map[wire.AttemptID]time.Time
-	abandoned  wire.AbandonedFunc
-	asked   bool
-	sem     semaphore
+	since     time.Time // when the connection was established or restored
+	downAt    time.Time // zero while it is up
+	fetched   map[wire.AttemptID]time.Time
+	abandoned wire.AbandonedFunc
+	asked     bool
+	sem       semaphore
 }
 
 var _ wire.Transport = (*conn)(nil)

@@ -81,9 +81,9 @@ func (p Status) follows(before Status) bool {
 
 // Entry is one attempt of the worker.
 type Entry struct {
-	Ref   wire.TaskRef `msgpack:"r"`
-	Nonce string       `msgpack:"n"`
-	Status Status        `msgpack:"p"`
+	Ref    wire.TaskRef `msgpack:"r"`
+	Nonce  string       `msgpack:"n"`
+	Status Status       `msgpack:"p"`
 	// Message is published if this is the last entry: it says that the attempt was not started, or that it is in doubt, or
 	// it is the result.
 	Message []byte `msgpack:"m,omitempty"`
