@@ -36,6 +36,8 @@ help: ## print this
 	@echo "  PKG=./graph/... narrows test, race, vet, lint and bench to some packages; BENCH=NAME narrows bench further."
 
 build: ## build bin/coordinator and bin/worker; VERSION=X.Y.Z is the version of a release
+	@echo '$(VERSION)' | grep -Eq '^(v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?)?$$' || \
+		{ echo "VERSION=$(VERSION) is not a semantic version, such as 0.2.0 or 0.2.0-rc1"; exit 1; }
 	$(GO) build -trimpath $(LINK) -o $(BIN)/coordinator ./cmd/coordinator
 	$(GO) build -trimpath $(LINK) -o $(BIN)/worker ./cmd/worker
 

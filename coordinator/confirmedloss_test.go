@@ -115,7 +115,8 @@ func TestALossThatASecondAnswerConfirmsEndsTheRun(t *testing.T) {
 	})
 }
 
-// A run that is resumed compares too, and dispatches nothing before it knows.
+// One answer is enough from a single server. Servers of a cluster must all answer so for confirmAfter; one answer
+// without a loss begins the time again.
 func TestASuspicionNeedsTimeOnlyWhereServersAreReplicated(t *testing.T) {
 	mark := wire.HighWater{Tasks: 5, Incarnation: "i"}
 	at := time.Unix(1_700_000_000, 0)

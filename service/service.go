@@ -37,7 +37,7 @@ type Options struct {
 	// none.
 	Homes store.Homes
 	Now   func() time.Time // default time.Now
-	// Version is the version of the engine; each run records it.
+	// Version is the version of Millipede; each run records it.
 	Version string
 	Logger  *slog.Logger // default: nothing is logged
 	// Capacity gives access to workers and limits; nil if they are not shown.

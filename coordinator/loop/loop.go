@@ -78,9 +78,9 @@ type Settings struct {
 
 // Loop is the state of a run. Only Step changes it. It is not safe for concurrent use.
 //
-// Its own methods are those that need several of its parts. No part knows another one, with three exceptions: all of
-// them see how the run ends, the queues have vertices of the table, and the tally reads other parts to estimate the
-// remaining time.
+// Its own methods are those that need several of its parts. No part knows another one, with four exceptions: all of
+// them see how the run ends, the queues have vertices of the table, the tally reads other parts to estimate the
+// remaining time, and a pool counts its live workers.
 type Loop struct {
 	Settings
 	common
