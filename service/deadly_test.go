@@ -36,7 +36,7 @@ func TestAPlanOfWhichTheServiceDiesTwiceEndsAsErrored(t *testing.T) {
 		t.Error("the plan began once more")
 	}
 	text, err := h.Logs.Read(t.Context(), h.Logs.Address(&ended.Run.Plan), 0, 10_000)
-	if err != nil || !strings.Contains(string(text), "Error: The service has died 2 times while it made this plan") {
+	if err != nil || !strings.Contains(string(text), "Error: The process that carried out this phase has died 2 times") {
 		t.Errorf("the log is %q, %v", text, err)
 	}
 }

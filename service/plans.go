@@ -71,7 +71,7 @@ func (s *Plans) wholeJSON(ctx context.Context, r *record.Run) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if data, err = s.engine.PlanJSON(ctx, s.dataDir(r.Workspace), text, shape); err != nil {
+	if data, err = s.engine.PlanJSON(ctx, r.Workspace, s.dataDir(r.Workspace), text, shape); err != nil {
 		return nil, fmt.Errorf("making the document of the plan %s: %w", r.Plan.ID, err)
 	}
 	if err := s.store.Cache(tables.PlanJSONFile(r), data); err != nil {

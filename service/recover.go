@@ -33,7 +33,7 @@ func (s *Service) recover() error {
 				return err
 			}
 			r.Resumed++
-			if !r.Suspended {
+			if !r.Suspended && !s.opts.Apart {
 				r.Deaths++ // durable before the plan begins again: it may be what the service dies of
 			}
 			r.Suspended = false

@@ -52,6 +52,20 @@ func (t *runState) current() (v *record.StateVersion, err error) {
 	return v, err
 }
 
+// later returns ErrConflict for a version that is older than the current one, which a late request could bring.
+func later(tx *store.Tx, ws *record.Workspace, v *record.StateVersion) error {
+	current, err := tables.StateVersions.Get(tx, ws.CurrentState)
+	if err != nil {
+		return nil //nolint:nilerr // there is none yet
+	}
+	if current.Lineage == v.Lineage && v.Serial < current.Serial {
+		return tables.Conflict("the current version of the state has the serial %d, and this one has %d", current.Serial,
+			v.Serial)
+	}
+	return nil
+}
+
+// Write implements State.
 func (t *runState) Write(_ context.Context, data []byte) error {
 	v := &record.StateVersion{
 		ID: tables.NewID("sv"), Workspace: t.run.Workspace, Run: t.run.ID, Status: record.StateFinalized,
@@ -77,9 +91,15 @@ func (t *runState) Write(_ context.Context, data []byte) error {
 			return err
 		}
 		mine := ws.Lock.ID == t.run.ID
+		r, err := tables.Runs.Get(tx, t.run.ID)
 		if !mine && ws.ObjectLocks { // the lock stands for all runs in progress
-			r, err := tables.Runs.Get(tx, t.run.ID)
 			mine = t.changer != "" || err == nil && r.Status.Computes()
+		}
+		if err == nil && t.changer == "" && r.Fence != t.run.Fence {
+			return tables.Conflict("another attempt at this phase of the run %s has begun", t.run.ID)
+		}
+		if err := later(tx, ws, v); err != nil {
+			return err
 		}
 		if ws.Lock.Kind != "run" || !mine {
 			return tables.Conflict("the run %s has lost the lock of its workspace: %s", t.run.ID, tables.LockedBy(tx, ws))

@@ -33,6 +33,8 @@ import (
 type Options struct {
 	Store  *store.Store
 	Engine work.Engine
+	// Apart says that engines are other processes, so that no configuration can end this one.
+	Apart bool
 	// Homes gives access to the files that the engine keeps in the directory of the store; nil if there are
 	// none.
 	Homes store.Homes
@@ -152,7 +154,12 @@ func assemble(o *Options) *Service {
 	s.transitions = &transitions{shared: c, notifications: s.Notifications, became: o.Became, version: o.Version}
 	s.Logs = newLogs(c)
 	carriers := &phases{shared: c, engine: o.Engine, host: o.Host, tokens: s.Tokens, outlines: s.outlines}
+	deaths := 2 // others die with this process
+	if o.Apart {
+		deaths = 3 // the third time, a plan was in a process of its own
+	}
 	q := queue.New(queue.Options{Store: o.Store, Now: o.Now, Log: o.Logger, Plans: o.Plans, Applies: o.Applies,
+		MaxDeaths:   deaths,
 		Transitions: s.transitions, Phases: carriers, Logs: phaseLogs{s.Logs, o.Version}, Tell: c.tell})
 	s.queue, s.transitions.queue, carriers.queue, s.Logs.queue = q, q, q, q
 	s.Runs = &Runs{shared: c, queue: q, transitions: s.transitions, forceCancelAfter: o.ForceCancelAfter}

@@ -36,6 +36,8 @@ Options:
                         log and for rate limits. Default: none; the header is ignored.
   -organization=NAME    The organization that is created at the first start; default main.
   -plans=N, -applies=N  How many plans and applies run at the same time; default the number of processors, and 50.
+  -engines=N            How many processes evaluate configurations; default one for two processors. With 0 the service
+                        does it itself: then whatever a configuration ends or reads is the service.
   -watch-reads=N        How many objects are read at the same time to watch for drift, over all workspaces; default 20.
   -keep-runs=N          How many ended runs a workspace keeps, with their logs, plans and configurations; default all.
   -keep-states=N        How many versions of its state a workspace keeps; default all.
@@ -62,7 +64,7 @@ func runServe(ctx context.Context, a *app, args []string) int {
 		Environ: a.Environ, Dir: a.Dir, Out: a.Stdout, Watched: command.Terminal(a.Stdout), Tell: a.Tell,
 		Version: build.Version(), EngineVersion: engineVersion, Stop: a.Interrupts.Stop, Hold: a.Interrupts.Hold,
 		CLI: a.CLI, Services: a.Services,
-		Connector: a.Connector, Who: command.Who,
+		Connector: a.Connector, Who: command.Who, Stderr: a.Stderr,
 	}
 	var parallelism parallelismFlag
 	var logs logflags.Settings
@@ -77,6 +79,11 @@ func runServe(ctx context.Context, a *app, args []string) int {
 	f.StringVar(&o.Organization, "organization", "main", "")
 	f.IntVar(&o.Plans, "plans", runtime.NumCPU(), "")
 	f.IntVar(&o.Applies, "applies", 50, "")
+	engines := 0
+	if a.Alone { // else this process has other invocations, and is not the program itself
+		engines = serving.DefaultEngines()
+	}
+	f.IntVar(&o.Engines, "engines", engines, "")
 	f.IntVar(&o.WatchReads, "watch-reads", 20, "")
 	f.IntVar(&o.Retention.Runs, "keep-runs", 0, "")
 	f.IntVar(&o.Retention.States, "keep-states", 0, "")
@@ -96,6 +103,7 @@ func runServe(ctx context.Context, a *app, args []string) int {
 		return code
 	}
 	o.Parallelism = parallelism.value
+	o.LogLevel, o.LogFormat = logs.Values()
 	fail := func(what string, err error) int {
 		a.Printer(viewFlags{}).Diagnostics(diag.Errors(what, err.Error()+".", nil)) //nolint:errcheck // there is no other output
 		return 1

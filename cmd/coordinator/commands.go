@@ -65,6 +65,8 @@ func init() {
 		{Name: "runs resolve", Synopsis: "Record the outcome of an operation in doubt", Run: own(runResolve)},
 		{Name: "serve", Synopsis: "Serve many workspaces to many people", Run: own(runServe), Apart: true, Document: true,
 			Lasts: true, Visible: serving.Visible()},
+		{Name: serving.EngineCommand, Synopsis: "Carry out phases of runs for a service", Run: own(runEngine), Apart: true,
+			Document: true, Lasts: true, Hidden: true, Driven: true},
 		{Name: "service", Synopsis: "Back up a service, or restore it", Run: own(group(serviceUsage))},
 		{Name: "service backup", Synopsis: "Write a backup of a service to a file", Run: own(runServiceBackup),
 			Apart: true, Document: true},

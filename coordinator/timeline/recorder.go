@@ -104,6 +104,28 @@ func (r *Recorder) Update(number int, change func(*Vertex)) {
 	r.wake()
 }
 
+// Apply makes the changes that another recorder has returned since the changes that were applied before.
+func (r *Recorder) Apply(c *Changes) {
+	for i := range c.Vertices {
+		v := c.Vertices[i]
+		if _, known := r.Lookup(v.Number); !known {
+			r.Add(v)
+			continue
+		}
+		r.Update(v.Number, func(p *Vertex) {
+			v.Module, v.Address, v.Deposed, v.Type, v.After = p.Module, p.Address, p.Deposed, p.Type, p.After
+			*p = v
+		})
+	}
+	r.Note(func(head *Head, left *int64, shortages *[]Shortage) {
+		errors := head.Errors
+		*head, *left, *shortages = c.Head, c.Counts.Left, c.Shortages
+		if len(errors) <= len(head.Errors) { // they are cleaned already
+			head.Errors = append(errors[:len(errors):len(errors)], head.Errors[len(errors):]...)
+		}
+	})
+}
+
 // Lookup returns a vertex, whose slices must not be modified. It returns false for an unknown number.
 func (r *Recorder) Lookup(number int) (Vertex, bool) {
 	r.mu.Lock()

@@ -69,7 +69,7 @@ func keptPlan(text []byte) (planfile.Saved, error) {
 }
 
 // PlanJSON implements work.Engine.
-func (e *Engine) PlanJSON(ctx context.Context, data string, text, shaped []byte) ([]byte, error) {
+func (e *Engine) PlanJSON(ctx context.Context, _, data string, text, shaped []byte) ([]byte, error) {
 	saved, err := keptPlan(text)
 	if err != nil {
 		return nil, err

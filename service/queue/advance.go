@@ -23,7 +23,7 @@ func (q *Queue) advance(ctx context.Context) (time.Time, error) {
 			return time.Time{}, err
 		}
 		for _, r := range q.continueApplies(b) {
-			q.begin(ctx, r, true)
+			q.begin(ctx, r, true, true)
 		}
 		steps := b.Due()
 		if len(steps) == 0 {
@@ -32,7 +32,7 @@ func (q *Queue) advance(ctx context.Context) (time.Time, error) {
 		made, err := q.make(steps)
 		for _, r := range made {
 			if r.Status.Computes() {
-				q.begin(ctx, r, false)
+				q.begin(ctx, r, false, false)
 			}
 		}
 		if err != nil {
@@ -156,6 +156,9 @@ func (q *Queue) step(tx *store.Tx, r *record.Run, s turn.Step) error {
 		if err := q.transitions.Remark(tx, r, string(s.Kind), s.Why, ""); err != nil {
 			return err
 		}
+	}
+	if s.Kind == record.EventPlanStarted || s.Kind == record.EventApplyStarted {
+		r.Fence++
 	}
 	return q.transitions.Enter(tx, r, s.Kind, 0, "")
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/millipede-iac/millipede/service/work"
 )
 
-// begin starts the job that has the engine carry out the current phase of a run.
-func (q *Queue) begin(ctx context.Context, r *record.Run, resumed bool) {
+// begin starts the job that has the engine carry out the current phase of a run. again says that the phase has been
+// begun before; resumed, that this is an apply, which is resumed.
+func (q *Queue) begin(ctx context.Context, r *record.Run, again, resumed bool) {
 	stopping, stop := context.WithCancelCause(ctx)
 	leaving, leave := context.WithCancel(ctx)
 	j := &Job{stop: stop, leave: leave}
@@ -32,10 +33,42 @@ func (q *Queue) begin(ctx context.Context, r *record.Run, resumed bool) {
 	q.jobs.Go(func() {
 		defer leave()
 		defer stop(nil)
-		q.carryOut(leaving, stopping, r, j, resumed)
+		begun := r
+		if again {
+			begun = q.fence(r)
+		}
+		if begun != nil {
+			q.carryOut(leaving, stopping, begun, j, resumed)
+		}
 		q.release(r.ID, j)
 		q.Wake()
 	})
+}
+
+// fence excludes what an earlier attempt at the current phase of a run may still do. It returns the run as it is
+// recorded then, or nil if the phase is not in progress any more, or the service is shutting down.
+func (q *Queue) fence(r *record.Run) (now *record.Run) {
+	for {
+		err := q.store.Update(func(tx *store.Tx) (err error) {
+			now, err = tables.Runs.Get(tx, r.ID)
+			if errors.Is(err, store.ErrNotFound) || err == nil && now.Status != r.Status {
+				now = nil
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			now.Fence++
+			return tables.Runs.Put(tx, now)
+		})
+		if err == nil {
+			return now
+		}
+		q.log.Error("cannot begin a phase again; will retry", "run", r.ID, "error", err)
+		if !q.Pause() {
+			return nil
+		}
+	}
 }
 
 // canceled reports whether the cancellation of a run was requested. It returns false for a run that cannot be
@@ -96,19 +129,20 @@ func (q *Queue) attempt(leaving, stopping context.Context, r *record.Run, j *Job
 	if err != nil {
 		return nil, log, err
 	}
-	if r.Status == record.Planning && r.Deaths >= maxDeaths {
-		return nil, log, errDeadly
+	if r.Deaths >= q.maxDeaths {
+		return nil, log, deadly(r.Deaths)
 	}
 	results, err := q.phases.Run(leaving, stopping, r, j, log, resumed)
 	return results, log, errors.Join(err, log.Flush())
 }
 
-// maxDeaths is after how many deaths of the service during one plan the plan is not begun again. A configuration could
-// otherwise end the service again after each restart.
-const maxDeaths = 2
-
-var errDeadly = fmt.Errorf("The service has died %d times while it made this plan, which it therefore does not begin "+
-	"again. Its log may tell whether the configuration is the cause; if it is not, start a new run", maxDeaths)
+// deadly is the error of a phase that is not begun again, because the process that carried it out has died so often. A
+// configuration could otherwise end the process again and again.
+func deadly(times int) error {
+	return fmt.Errorf("The process that carried out this phase has died %d times, and the phase is not begun again. The "+ //nolint:staticcheck // it is a text of the log
+		"log of the service may tell whether the configuration is the cause: it may need more memory than there is. If it "+
+		"is not, start a new run", times)
+}
 
 // WaitsForObjects records what a running apply waits for.
 func (q *Queue) WaitsForObjects(id, on, text string) { q.waitsFor(id, "objects", on, text) }
@@ -150,10 +184,14 @@ func (q *Queue) finish(r *record.Run, j *Job, results any, failure error, again 
 			if err != nil {
 				return err
 			}
-			if now.Status != r.Status {
+			if now.Status != r.Status || now.Fence != r.Fence {
 				ended = true // an earlier attempt was committed although the store returned an error
 				tx.After(func() { q.Changed(r.ID) })
 				return nil
+			}
+			lost := errors.Is(failure, work.ErrLost)
+			if lost {
+				now.Deaths++
 			}
 			kind, outcome := record.EventFailed, record.Outcome(0)
 			switch {
@@ -162,6 +200,10 @@ func (q *Queue) finish(r *record.Run, j *Job, results any, failure error, again 
 			case again && now.Status == record.Planning:
 				kind = record.EventPlanAgain
 			case again:
+				if lost {
+					tx.After(func() { q.Changed(r.ID) })
+					return tables.Runs.Put(tx, now)
+				}
 				return nil // continueApplies resumes it
 			case failure == nil && now.Status == record.Planning && !now.CancelAsked.IsZero():
 				kind = record.EventCanceled // the plan was finished before the cancellation arrived
@@ -211,6 +253,7 @@ func (q *Queue) finish(r *record.Run, j *Job, results any, failure error, again 
 func recordResult(r *record.Run, results any) (record.RunEventKind, record.Outcome) {
 	switch v := results.(type) {
 	case *work.PlanResult:
+		r.Deaths = 0 // those of the apply are counted anew
 		r.HasChanges, r.Generated, r.Sensitive = v.HasChanges, v.Generated, v.Sensitive
 		r.Plan.Add, r.Plan.Change, r.Plan.Destroy, r.Plan.Import = v.Add, v.Change, v.Destroy, v.Import
 		switch {

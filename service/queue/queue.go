@@ -64,9 +64,11 @@ type Options struct {
 	Log   *slog.Logger
 	// Plans and Applies bound the number of phases that are executed at the same time.
 	Plans, Applies int
-	Transitions    Transitions
-	Phases         Phases
-	Logs           Logs
+	// MaxDeaths is after how many deaths of the process that carried out a phase the phase is not begun again.
+	MaxDeaths   int
+	Transitions Transitions
+	Phases      Phases
+	Logs        Logs
 	// Tell is called with each run that has changed, as it is now. It must not block.
 	Tell func(*record.Run)
 }
@@ -78,6 +80,7 @@ type Queue struct {
 	now            func() time.Time
 	log            *slog.Logger
 	plans, applies int
+	maxDeaths      int
 	transitions    Transitions
 	phases         Phases
 	logs           Logs
@@ -110,8 +113,9 @@ type Queue struct {
 // New returns a queue without runs.
 func New(o Options) *Queue {
 	return &Queue{
-		store: o.Store, now: o.Now, log: o.Log, plans: o.Plans, applies: o.Applies, transitions: o.Transitions,
-		phases: o.Phases, logs: o.Logs, tell: o.Tell,
+		store: o.Store, now: o.Now, log: o.Log, plans: o.Plans, applies: o.Applies, maxDeaths: o.MaxDeaths,
+		transitions: o.Transitions,
+		phases:      o.Phases, logs: o.Logs, tell: o.Tell,
 		wakeups: make(chan struct{}, 1), halted: make(chan struct{}),
 		active: map[string]*record.Run{}, running: map[string]*Job{}, changing: map[string]int{},
 		repeated: map[string]int{}, served: map[string]time.Time{}, seen: map[string]turn.ClientReads{},
@@ -199,7 +203,7 @@ func (q *Queue) rereadRuns(ctx context.Context) (time.Time, error) {
 		q.notifyChanged(slices.Collect(maps.Keys(q.followed))...)
 		q.mu.Unlock()
 		for _, r := range left {
-			q.begin(ctx, r, false)
+			q.begin(ctx, r, true, false)
 		}
 	}
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/millipede-iac/millipede/service/work"
 )
 
-// Neither a full disk nor an unreachable NATS server ends a run. A phase that fails for such a reason is
-// repeated when the problem is over: planning changes nothing, and an apply is resumed as after a crash.
+// A full disk, an unreachable NATS server, and the death of an engine do not end a run. A phase that fails for such a
+// reason is repeated when the problem is over: planning changes nothing, and an apply is resumed as after a
+// crash.
 
 // mostAgain bounds the repetitions of a phase that may have failed for another reason.
 const mostAgain = 10
@@ -20,6 +21,12 @@ const mostAgain = 10
 // writes that a full disk had refused when the phase began. The text is for the log of the run.
 func (q *Queue) again(stopping context.Context, r *record.Run, j *Job, failure error, refused int64) (yes bool,
 	why string) {
+	if errors.Is(failure, work.ErrLost) {
+		q.mu.Lock()
+		q.repeated[r.ID] += 0 // it is not in vain
+		q.mu.Unlock()
+		return true, "The engine that carried out this phase has ended unexpectedly. The run continues with another one."
+	}
 	full := store.NoRoom(q.store.Room())
 	room := full || store.NoRoom(failure) || q.store.Refused() != refused
 	if !room && !errors.Is(failure, work.ErrAgain) {

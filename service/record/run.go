@@ -211,7 +211,10 @@ type Run struct {
 	CancelAsked time.Time `json:"cancelAsked,omitzero"`
 	// Resumed counts how often a restarted service has continued the run.
 	Resumed int `json:"resumed,omitempty"`
-	// Deaths counts how often the service died while it made the plan. Suspended says that it ended in order meanwhile.
+	// Fence counts how often a phase of the run was begun. What an earlier one still does has no effect.
+	Fence uint64 `json:"fence,omitempty"`
+	// Deaths counts how often the process died that carried out the present phase: an engine, or the service. Suspended
+	// says that it ended in order meanwhile.
 	Deaths    int  `json:"deaths,omitempty"`
 	Suspended bool `json:"suspended,omitempty"`
 

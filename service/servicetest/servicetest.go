@@ -71,7 +71,7 @@ func (e *Engine) Apply(ctx context.Context, j *work.Job) (*work.ApplyResult, err
 }
 
 // PlanJSON returns a document that names the plan.
-func (e *Engine) PlanJSON(_ context.Context, _ string, plan, shape []byte) ([]byte, error) {
+func (e *Engine) PlanJSON(_ context.Context, _, _ string, plan, shape []byte) ([]byte, error) {
 	return json.Marshal(map[string]string{"plan": string(plan), "shape": string(shape)})
 }
 

@@ -141,6 +141,12 @@ func (s *Store) Stats() (changes int64, writing time.Duration, size int64) {
 // Dir returns the directory of the store.
 func (s *Store) Dir() string { return s.dir }
 
+// Seal encrypts a value that the service gives away and gets back. It can be opened only at the same place.
+func (s *Store) Seal(place, value []byte) []byte { return s.key.Seal(place, value) }
+
+// Unseal returns the content of a value that Seal has returned, also in an earlier process of the service.
+func (s *Store) Unseal(place, sealed []byte) ([]byte, error) { return s.key.Open(place, sealed) }
+
 // Tx is a transaction on the records. It is valid until the function that received it returns.
 type Tx struct {
 	tx  *bbolt.Tx

@@ -6,6 +6,7 @@ package tables
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
@@ -139,6 +140,9 @@ var (
 	}
 	Watches = store.Table[record.Watch]{
 		Name: "watch", ID: func(w *record.Watch) string { return w.Workspace },
+	}
+	Seats = store.Table[record.Seat]{
+		Name: "seat", ID: func(s *record.Seat) string { return strconv.Itoa(s.Number) },
 	}
 	Halts = store.Table[record.Halt]{
 		Name: "halt", ID: func(h *record.Halt) string { return h.On },

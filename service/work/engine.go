@@ -12,8 +12,8 @@ type Engine interface {
 	// Plan makes the plan of a run. It changes nothing outside of the job's directories.
 	Plan(ctx context.Context, j *Job) (*PlanResult, error)
 	// PlanJSON makes the JSON document of a plan from the results of Plan and from the state versions in the
-	// directory of the workspace. It needs no worker, and also works when the state has changed since.
-	PlanJSON(ctx context.Context, data string, plan, shape []byte) ([]byte, error)
+	// directory, data, of the workspace. It needs no worker, and also works when the state has changed since.
+	PlanJSON(ctx context.Context, workspace, data string, plan, shape []byte) ([]byte, error)
 	// Apply applies the plan of a run, or resumes an interrupted apply. A nil error means that everything was
 	// applied.
 	Apply(ctx context.Context, j *Job) (*ApplyResult, error)

@@ -31,3 +31,6 @@ var ErrCanceled = errors.New("the run was canceled")
 
 // ErrReported is wrapped by errors whose text is already in the run's log.
 var ErrReported = errors.New("reported in the log")
+
+// ErrLost is returned for a phase whose engine has died. The phase is then begun again: planned again, or resumed.
+var ErrLost = errors.New("the engine that worked on it has ended unexpectedly")

@@ -43,7 +43,7 @@ func (past) Apply(ctx context.Context, j *work.Job) (*work.ApplyResult, error) {
 	return &work.ApplyResult{Add: 1}, j.State.Write(ctx, largeState(int(j.Run.Number), 1000))
 }
 
-func (past) PlanJSON(context.Context, string, []byte, []byte) ([]byte, error) {
+func (past) PlanJSON(context.Context, string, string, []byte, []byte) ([]byte, error) {
 	return []byte("{}"), nil
 }
 

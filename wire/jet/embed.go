@@ -177,6 +177,19 @@ func (e *Embedded) Connect(ctx context.Context, o Options) (*Conn, error) {
 	return c, nil
 }
 
+// Join opens a connection to the embedded server of another process. dial connects to it, and trouble returns why it
+// cannot store messages at the moment. The URL and the credentials of o are not used; Provision is implied.
+func Join(ctx context.Context, dial func() (net.Conn, error), trouble func() error, o Options) (*Conn, error) {
+	o.URL, o.inProcess, o.Provision, o.Replicas, o.trouble = "", dialer(dial), true, 1, trouble
+	return Connect(ctx, o)
+}
+
+// dialer implements nats.InProcessConnProvider.
+type dialer func() (net.Conn, error)
+
+// InProcessConn implements nats.InProcessConnProvider.
+func (d dialer) InProcessConn() (net.Conn, error) { return d() }
+
 // Retire cleans up before the process ends: when all connections are closed it empties the registers of finished runs,
 // because no worker is left that could claim one. The server keeps running, and the directory stays locked, until the
 // process has ended.

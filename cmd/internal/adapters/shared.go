@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 
+	"github.com/nats-io/nkeys"
 	"golang.org/x/mod/sumdb/dirhash"
 
 	"github.com/millipede-iac/millipede/cmd/internal/hosting"
@@ -33,9 +35,11 @@ type Shared struct {
 	// Worker is the embedded worker; nil if the NATS server is remote.
 	Worker *hosting.Hosted
 
-	embedded *jet.Embedded // nil if the NATS server is remote
+	embedded *jet.Embedded // nil if the NATS server is not in this process
 	common   *estate.Common
 	packages *sharedPackages
+	// announce tells the embedded worker where the packages of a run are; nil if workers are remote.
+	announce func(Packages) error
 
 	drain, leave context.CancelCauseFunc
 	worked       chan error
@@ -57,6 +61,46 @@ type SharedOptions struct {
 	Slots   int
 	Environ environ.Variables
 	Done    func(worker.Done)
+}
+
+// JoinOptions are the options of Join.
+type JoinOptions struct {
+	// Name and Seed are the name of the coordinator, and the seed of its key pair.
+	Name string
+	Seed []byte
+	// Server is the NATS server. If it has no URL, Dial connects to the embedded server of another process, Trouble
+	// returns why that cannot store messages at the moment, and Announce tells the embedded worker where the packages
+	// of a run are.
+	Server   jet.Options
+	Dial     func() (net.Conn, error)
+	Trouble  func() error
+	Announce func(Packages) error
+}
+
+// Join connects to the NATS server that another process of the service has opened, or connects to. The caller calls
+// Close when no run uses the connection any more.
+func Join(ctx context.Context, o JoinOptions) (*Shared, error) {
+	pair, err := nkeys.FromCurveSeed(o.Seed)
+	if err == nil {
+		pair, err = wire.RememberSecrets(pair)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading who the coordinator is: %w", err)
+	}
+	s := &Shared{}
+	o.Server.Provision = true
+	if o.Server.URL != "" {
+		s.Conn, err = jet.Connect(ctx, o.Server)
+	} else {
+		o.Server.Workers = 1
+		s.Conn, err = jet.Join(ctx, o.Dial, o.Trouble, o.Server)
+		s.announce = o.Announce
+	}
+	if err != nil {
+		return nil, fmt.Errorf("connecting to NATS: %w", err)
+	}
+	s.common = &estate.Common{Hub: hub.New(s.Conn, o.Name), Pair: pair}
+	return s, nil
 }
 
 // OpenShared connects to the NATS server, or starts the embedded server and worker. The caller calls Close when no run
@@ -97,6 +141,7 @@ func (s *Shared) embed(ctx context.Context, o SharedOptions, home layout.Home, l
 	if s.embedded, err = jet.Embed(home.Messages(), log); err != nil {
 		return fmt.Errorf("starting the embedded NATS server: %w", err)
 	}
+	s.announce = s.packages.add
 	s.Conn, err = s.embedded.Connect(ctx, jet.Options{Name: o.Name, Provision: true, Workers: 1, Log: log})
 	if err != nil {
 		return fmt.Errorf("starting the embedded NATS server: %w", err)
@@ -154,8 +199,8 @@ func (s *Shared) Close() error {
 
 // Connect implements estate.Connector: it returns the shared connection.
 func (s *Shared) Connect(_ context.Context, o estate.ConnectOptions) (estate.Connection, diag.List) {
-	if s.embedded != nil {
-		if err := s.packages.add(o.Packages); err != nil {
+	if s.announce != nil {
+		if err := s.announce(o.Packages); err != nil {
 			return nil, diag.Errors("Failed to read the installed providers", err.Error()+".", nil)
 		}
 	}
@@ -163,7 +208,27 @@ func (s *Shared) Connect(_ context.Context, o estate.ConnectOptions) (estate.Con
 }
 
 // Elsewhere implements estate.Connector.
-func (s *Shared) Elsewhere(*placement.Rules) bool { return s.embedded == nil }
+func (s *Shared) Elsewhere(*placement.Rules) bool { return s.announce == nil }
+
+// Dial connects to the embedded server, for another process. The caller closes the connection.
+func (s *Shared) Dial() (net.Conn, error) { return s.embedded.InProcessConn() }
+
+// Embedded reports whether the NATS server and a worker are in this process.
+func (s *Shared) Embedded() bool { return s.embedded != nil }
+
+// Trouble returns why the embedded server cannot store messages at the moment; nil if it can, or if there is none.
+func (s *Shared) Trouble() error {
+	if s.embedded == nil {
+		return nil
+	}
+	return s.embedded.Trouble()
+}
+
+// Announce tells the embedded worker where the packages of a run of another process are.
+func (s *Shared) Announce(all Packages) error { return s.packages.add(all) }
+
+// Seed returns the seed of the coordinator's key pair.
+func (s *Shared) Seed() ([]byte, error) { return s.common.Pair.Seed() }
 
 // share is the shared connection, as one estate uses it.
 type share struct{ *Shared }
@@ -172,7 +237,7 @@ type share struct{ *Shared }
 func (s share) Transport() wire.Transport { return s.Conn }
 
 // Embedded implements estate.Connection.
-func (s share) Embedded() bool { return s.embedded != nil }
+func (s share) Embedded() bool { return s.announce != nil }
 
 // Common implements estate.Connection.
 func (s share) Common() *estate.Common { return s.common }

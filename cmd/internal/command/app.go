@@ -68,6 +68,9 @@ type Command struct {
 	Apart bool
 	// Lasts says that the command runs until it is interrupted, which is then not a failure.
 	Lasts bool
+	// Driven says that another process starts the command and ends it, so that it does not heed signals, which a terminal
+	// or a service manager sends to both.
+	Driven bool
 	// Visible are the variables of its environment that other programs may see while it runs, on systems that show them
 	// for as long as a process runs; nil for all of them.
 	Visible []string

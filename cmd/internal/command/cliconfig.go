@@ -2,13 +2,24 @@ package command
 
 import (
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/millipede-iac/millipede/install/cliconfig"
 	"github.com/millipede-iac/millipede/install/services"
 	"github.com/millipede-iac/millipede/internal/cloud"
+	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
+
+// Settle replaces the environment of the command, and reads the CLI configuration that it names. Its problems are not
+// printed: the process from which the environment comes has done so.
+func (a *App) Settle(env environ.Variables) {
+	stderr := a.Stderr
+	a.Environ, a.CLI, a.Services, a.Stderr = env, nil, nil, io.Discard
+	a.LoadCLIConfig()
+	a.Connector.Environ, a.Stderr = env, stderr
+}
 
 // LoadCLIConfig reads the CLI configuration, once. Its problems concern the machine and not the command, so
 // they are printed on standard error as text, and the command continues with the valid parts. Only the

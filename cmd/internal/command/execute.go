@@ -40,6 +40,9 @@ func Execute(p *Program, args []string) int {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
+	if c := p.named(args); c != nil && c.Driven {
+		return a.Run(context.Background(), args) // nobody receives the signals
+	}
 	done, watched := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
@@ -58,6 +61,16 @@ func (p *Program) visible(args []string) []string {
 	for i := range p.Commands {
 		if c := &p.Commands[i]; c.Visible != nil && slices.Contains(args, c.Name) {
 			return c.Visible
+		}
+	}
+	return nil
+}
+
+// named returns the command whose name is the first argument; nil if there is none.
+func (p *Program) named(args []string) *Command {
+	for i := range p.Commands {
+		if len(args) > 0 && p.Commands[i].Name == args[0] {
+			return &p.Commands[i]
 		}
 	}
 	return nil

@@ -25,6 +25,12 @@ func (s *Settings) Flags(f *flag.FlagSet) {
 	f.StringVar(&s.level, "log-level", "info", "")
 }
 
+// Values returns the values of the options.
+func (s *Settings) Values() (level, format string) { return s.level, s.format }
+
+// Of returns the settings with these values.
+func Of(level, format string) Settings { return Settings{format: format, level: level} }
+
 // New returns the log, which goes to out. The error says which option has a value that it cannot have.
 func (s *Settings) New(out io.Writer) (*slog.Logger, error) {
 	var level slog.Level

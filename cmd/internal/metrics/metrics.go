@@ -30,6 +30,7 @@ type Set struct {
 	pools    *bounded
 	limits   *bounded
 	sources  *bounded
+	others   prometheus.Gatherers // of other processes
 }
 
 // The maximum numbers of distinct values of labels.
@@ -55,7 +56,8 @@ func New(program, version string) *Set {
 
 // Handler answers scrapes.
 func (s *Set) Handler() http.Handler {
-	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 20 * time.Second})
+	return promhttp.HandlerFor(append(prometheus.Gatherers{s.registry}, s.others...),
+		promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 20 * time.Second})
 }
 
 // Listen serves /metrics at an address, until end is called; nothing if the address is empty. There is neither a

@@ -61,10 +61,10 @@ func whole() *metrics.Set {
 	})
 	s.Transport(nats{connected: time.Minute})
 	s.RoundTrips(func(context.Context) (time.Duration, error) { return 3 * time.Millisecond, nil })
-	commit := s.Stores(func() metrics.StoreStats {
+	s.Stores(func() metrics.StoreStats {
 		return metrics.StoreStats{Changes: 12, Writing: 250 * time.Millisecond, Size: 4096}
 	}, func() int64 { return 8192 })
-	commit(20 * time.Millisecond)
+	s.Commits()(20 * time.Millisecond)
 	s.Worker(func() metrics.Load { return metrics.Load{Slots: 10, Running: 4} }, func() []metrics.Plugin {
 		return []metrics.Plugin{{Source: "a/b/c", Memory: 100}, {Source: "a/b/c", Memory: 50}}
 	})

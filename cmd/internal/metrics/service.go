@@ -156,8 +156,8 @@ type StoreStats struct {
 }
 
 // Stores registers the statistics of the service's own store, and the total size of the workspaces' stores, read at
-// each scrape. commit must be called for each commit to one of the latter.
-func (s *Set) Stores(own func() StoreStats, workspaces func() int64) (commit func(took time.Duration)) {
+// each scrape.
+func (s *Set) Stores(own func() StoreStats, workspaces func() int64) {
 	size := desc("store_size_bytes", "How large the stores are: the service's own, and all of workspaces.", "store")
 	writes := desc("service_store_changes_total", "Changes of the service's own store. Several may share a commit.")
 	seconds := desc("service_store_write_seconds_total", "How long writing the service's own store took.")
@@ -170,6 +170,10 @@ func (s *Set) Stores(own func() StoreStats, workspaces func() int64) (commit fun
 			gauge(writes, float64(stats.Changes))
 			gauge(seconds, stats.Writing.Seconds())
 		}})
+}
+
+// Commits registers the durations of commits to the stores of workspaces. commit must be called for each of them.
+func (s *Set) Commits() (commit func(took time.Duration)) {
 	took := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: "store_commit_seconds",
 		Help:    "How long commits to the stores of workspaces took.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5}})

@@ -2,6 +2,7 @@ package serving
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/millipede-iac/millipede/service"
@@ -9,7 +10,11 @@ import (
 )
 
 // capacity reads and changes the workers and limits of the service's NATS server, for the pages of the service.
-type capacity struct{ *sharedConnection }
+type capacity struct {
+	*sharedConnection
+	// drains tells the engines which pools are drained; nil if there are no engines.
+	drains func(ctx context.Context, pools []string) error
+}
 
 var _ service.Capacity = capacity{}
 
@@ -63,4 +68,10 @@ func (f capacity) Resize(ctx context.Context, limit string, slots int) error {
 }
 
 // Drain implements service.Capacity.
-func (f capacity) Drain(ctx context.Context, pools []string) error { return f.Hub().Drain(ctx, pools) }
+func (f capacity) Drain(ctx context.Context, pools []string) error {
+	err := f.Hub().Drain(ctx, pools)
+	if f.drains != nil {
+		err = errors.Join(err, f.drains(ctx, pools))
+	}
+	return err
+}

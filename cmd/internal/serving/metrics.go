@@ -4,6 +4,7 @@ import (
 	"context"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/seat"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/worker"
@@ -26,9 +28,10 @@ type instruments struct {
 	tasks   func(worker.Done)
 	sizes   sizes
 
-	// listen sets these, before any run continues.
-	status func(record.RunStatus)
 	commit func(took time.Duration)
+
+	// listen sets it, before any run continues.
+	status func(record.RunStatus)
 }
 
 // newInstruments returns the metrics that will be served at an address, or nil if the address is empty. version is the
@@ -38,7 +41,35 @@ func newInstruments(address, version string) *instruments {
 		return nil
 	}
 	set := metrics.New("service", version)
-	return &instruments{address: address, set: set, runs: set.Runs(), tasks: set.Tasks()}
+	return &instruments{address: address, set: set, tasks: set.Tasks()}
+}
+
+// newEngineInstruments returns the metrics of an engine, which the service reads.
+func newEngineInstruments(version string) *instruments {
+	n := &instruments{set: metrics.New("engine", version)}
+	n.evaluates()
+	return n
+}
+
+// evaluates adds the metrics of the process that evaluates configurations: this one.
+func (n *instruments) evaluates() {
+	if n != nil {
+		n.runs, n.commit = n.set.Runs(), n.set.Commits()
+	}
+}
+
+// read adds the metrics of engines, which are read at each scrape.
+func (n *instruments) read(seats *seat.Seats) {
+	if n == nil {
+		return
+	}
+	n.set.Seats(func() (all []metrics.Seat) {
+		for _, s := range seats.Status() {
+			all = append(all, metrics.Seat{Number: s.Seat, Epoch: s.Epoch, Calls: s.Calls, Restarts: s.Restarts,
+				Up: s.Epoch != 0})
+		}
+		return all
+	}, func() map[int]*http.Client { return seats.Engines() }, "http://engine"+metricsPath)
 }
 
 // listen starts to answer scrapes, until end is called.
@@ -49,7 +80,7 @@ func (n *instruments) listen(ctx context.Context, svc *service.Service, st *stor
 	}
 	n.sizes.dir = filepath.Join(st.Dir(), "workspaces")
 	n.status = n.set.Statuses(svc.Runs.Tally)
-	n.commit = n.set.Stores(func() metrics.StoreStats {
+	n.set.Stores(func() metrics.StoreStats {
 		changes, writing, size := st.Stats()
 		return metrics.StoreStats{Changes: changes, Writing: writing, Size: size}
 	}, n.sizes.sum)
@@ -79,7 +110,7 @@ func (n *instruments) countStatus(s record.RunStatus) {
 
 // observeRun returns the function that adds the metrics of vertices to the observer of a run.
 func (n *instruments) observeRun() func(coordinator.Observer) (coordinator.Observer, func()) {
-	if n == nil {
+	if n == nil || n.runs == nil {
 		return nil
 	}
 	return n.runs.Observe
@@ -95,7 +126,7 @@ func (n *instruments) countTask() func(worker.Done) {
 
 // measureStores measures the commits to the stores of workspaces.
 func (n *instruments) measureStores(s estate.Stores) estate.Stores {
-	if n == nil {
+	if n == nil || n.commit == nil {
 		return s
 	}
 	return measuredStores{s, n}

@@ -49,11 +49,10 @@ func Forget(own environ.Variables) error {
 	return nil
 }
 
-// serviceEnviron returns the variables that every run inherits; the variables of the run are added to them.
-func (s *serving) serviceEnviron() environ.Variables {
-	var out environ.Variables
+// heritage returns the variables that every run inherits; the variables of the run are added to them.
+func heritage(all environ.Variables) (out environ.Variables) {
 	for _, name := range inherited {
-		if v, ok := s.Environ.Lookup(name); ok {
+		if v, ok := all.Lookup(name); ok {
 			out = out.With(name + "=" + v)
 		}
 	}
@@ -89,8 +88,8 @@ func below(dir string) *reach.Files {
 // serviceCLI returns the CLI configuration of runs: that of the user who runs the service, with a directory that caches
 // the packages of providers for later runs. Packages in the cache are used even if the lock file does not list them,
 // because only the service writes to the cache.
-func (s *serving) serviceCLI(data string) (*cliconfig.Config, error) {
-	cli := *s.CLI
+func serviceCLI(of *cliconfig.Config, data string) (*cliconfig.Config, error) {
+	cli := *of
 	if cli.CacheDir == "" {
 		cli.CacheDir, cli.CacheMayBreakLockFile = filepath.Join(data, "packages", "cache"), true
 	}

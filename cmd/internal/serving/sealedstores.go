@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -33,7 +34,7 @@ type sealedStores struct {
 	// held while Open waits for another process's lock on a store.
 	gate sync.RWMutex
 	mu   sync.Mutex // guards the fields below
-	open map[string]*bolt.Store
+	open map[string]copied
 	// copying has the closed stores that a backup is about to copy. Open waits until the channel of its store is
 	// closed.
 	copying map[string]chan struct{}
@@ -42,7 +43,13 @@ type sealedStores struct {
 var _ store.Homes = (*sealedStores)(nil)
 
 func newSealedStores(dir string, key *seal.Key) *sealedStores {
-	return &sealedStores{key: key, dir: dir, open: map[string]*bolt.Store{}, copying: map[string]chan struct{}{}}
+	return &sealedStores{key: key, dir: dir, open: map[string]copied{}, copying: map[string]chan struct{}{}}
+}
+
+// copied is an open store that can be copied: one of this process, or of an engine.
+type copied interface {
+	CopyTo(ctx context.Context, to string) error
+	CopyOf(ctx context.Context, to string, settled func()) error
 }
 
 // heldStore is an open store; closing it also removes it from sealedStores.open.
@@ -54,37 +61,58 @@ type heldStore struct {
 // Close implements estate.Store.
 func (h heldStore) Close() error { return h.close() }
 
-// Open implements estate.Stores.
-func (s *sealedStores) Open(path string, info journal.LockInfo, timeout time.Duration, o estate.StoreOptions) (
-	estate.Store, error) {
+// enter waits until a store may be opened. Until leave is called, no backup begins.
+func (s *sealedStores) enter(path string) (leave func()) {
 	for {
 		s.gate.RLock()
 		s.mu.Lock()
 		copied := s.copying[path]
 		s.mu.Unlock()
 		if copied == nil {
-			break
+			return s.gate.RUnlock
 		}
 		s.gate.RUnlock()
 		<-copied
 	}
+}
+
+// register records that a store is open. enter was called, and leave was not.
+func (s *sealedStores) register(path string, opened copied) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[path] = opened
+}
+
+// unregister records that a store is going to be closed.
+func (s *sealedStores) unregister(path string, opened copied) {
+	s.gate.RLock()
 	defer s.gate.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[path] == opened {
+		delete(s.open, path)
+	}
+}
+
+// unregisterAll records that stores were closed.
+func (s *sealedStores) unregisterAll(which func(copied) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.open, func(_ string, opened copied) bool { return which(opened) })
+}
+
+// Open implements estate.Stores.
+func (s *sealedStores) Open(path string, info journal.LockInfo, timeout time.Duration, o estate.StoreOptions) (
+	estate.Store, error) {
+	defer s.enter(path)()
 	opened, err := bolt.OpenOptions(path, info, timeout, bolt.Options{NewID: uuid.NewString, NoSync: o.Volatile,
 		Wrapper: keyWrapper{s.key}, SealNew: true, Workspace: o.Workspace, Unannounced: true})
 	if err != nil {
 		return nil, err // not a nil store in an interface
 	}
-	s.mu.Lock()
-	s.open[path] = opened
-	s.mu.Unlock()
+	s.register(path, opened)
 	return heldStore{opened, sync.OnceValue(func() error {
-		s.gate.RLock()
-		s.mu.Lock()
-		if s.open[path] == opened {
-			delete(s.open, path)
-		}
-		s.mu.Unlock()
-		s.gate.RUnlock()
+		s.unregister(path, opened)
 		return opened.Close()
 	})}, nil
 }
@@ -107,7 +135,7 @@ func (s *sealedStores) Copy(path, to string) error {
 // frozen is a store that is copied for a backup.
 type frozen struct {
 	name, path, copy string
-	held             *bolt.Store   // nil if the store is not open
+	held             copied        // nil if the store is not open
 	done             chan error    // if the store is open: receives the error of copying, or nil
 	free             chan struct{} // if the store is not open: closed when it may be opened
 }

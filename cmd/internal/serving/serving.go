@@ -53,6 +53,9 @@ const (
 	maxState         = 512 << 20
 )
 
+// maxEngines is the maximum number of engines.
+const maxEngines = 256
+
 // Options are the options of the command, and the parts of the process that the service uses.
 type Options struct {
 	// Listen is the address to listen at. Address is the URL for clients if it differs from that address.
@@ -65,6 +68,8 @@ type Options struct {
 	// each of them.
 	Plans, Applies int
 	Parallelism    placement.Parallelism
+	// Engines is the number of processes that evaluate configurations; with 0, this process does it.
+	Engines int
 	// WatchReads is the maximum number of objects that are read at the same time to detect drift.
 	WatchReads int
 	// Retention determines which ended runs and old state versions are kept.
@@ -92,6 +97,9 @@ type Options struct {
 	Watched bool
 	Log     *slog.Logger
 	Tell    func(text string)
+	// LogLevel and LogFormat are the options of Log, and Stderr is where engines write theirs.
+	LogLevel, LogFormat string
+	Stderr              io.Writer
 	// Version is the version of the program, EngineVersion that of the OpenTofu whose behaviour it has.
 	Version, EngineVersion string
 	// Stop is requested by signals. Hold keeps the first signal from ending the process until release is called.
@@ -147,6 +155,8 @@ func (o *Options) Complete(args []string) error {
 		return fmt.Errorf("name a directory with -data: %w", homeErr)
 	case o.Plans < 1 || o.Applies < 1:
 		return errors.New("-plans and -applies must be at least 1")
+	case o.Engines < 0 || o.Engines > maxEngines:
+		return fmt.Errorf("-engines must be from 0 to %d", maxEngines)
 	case o.WatchReads < 1 || o.WatchReads > 10_000:
 		return errors.New("-watch-reads must be from 1 to 10000")
 	case o.Retention.Runs < 0 || o.Retention.States < 0 || o.Retention.For < 0:
@@ -240,7 +250,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	log := s.Log
-	cli, err := s.serviceCLI(o.Data)
+	cli, err := serviceCLI(s.CLI, o.Data)
 	if err != nil {
 		return err
 	}
@@ -254,8 +264,10 @@ func Serve(ctx context.Context, o Options) (err error) {
 		log.Warn(text)
 	}
 	stores := newSealedStores(o.Data, key)
+	engines := s.engines(st, w, stores, key, cli)
+	defer func() { err = errors.Join(err, engines.close()) }()
 	svc, err := service.New(service.Options{
-		Store: st, Homes: stores, Capacity: capacity{w}, Engine: s.serviceEngine(o, key, w, cli, stores),
+		Store: st, Homes: stores, Capacity: capacity{w, engines.drain}, Engine: engines.engine, Apart: engines.apart,
 		Now: time.Now, Version: s.Version,
 		Logger: log, Plans: o.Plans,
 		Applies: o.Applies, WatchReads: o.WatchReads, Retention: o.Retention, Mail: mail != nil,
@@ -296,6 +308,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 		return errors.Join(err, listener.Close())
 	}
 	started = true
+	engines.start()
 	s.announce(o, listener.Addr(), trust, token)
 	sender := notify.New(notify.Options{Notifications: svc.Notifications, Address: "https://" + hostOf(o, listener.Addr()),
 		Private: o.NotifyPrivate, Mail: mail, Now: time.Now, Logger: log})
@@ -480,11 +493,11 @@ func (s *serving) certificates(o Options, key *seal.Key, at net.Addr) (*tls.Conf
 	return c, own.File(), err
 }
 
-// serviceEngine returns the engine that executes the phases of runs.
+// serviceEngine returns the engine that executes the phases of runs in this process.
 func (s *serving) serviceEngine(o Options, key *seal.Key, w *sharedConnection, cli *cliconfig.Config,
 	stores *sealedStores) *engine.Engine {
 	return engine.New(engine.Options{
-		Environ: s.serviceEnviron(), Parallelism: o.Parallelism, EngineVersion: s.EngineVersion, Now: time.Now,
+		Environ: heritage(s.Environ), Parallelism: o.Parallelism, EngineVersion: s.EngineVersion, Now: time.Now,
 		Unpack: unpacking.Module, Connected: w.Conn.Connected, Observe: observed(s.instruments.observeRun(), s.Log),
 		Open: func(p engine.Place) *estate.Estate { return s.phaseEstate(p, key, w, cli, stores) },
 	})

@@ -1,0 +1,325 @@
+package seat
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/timeline"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/seat/protocol"
+	"github.com/millipede-iac/millipede/service/work"
+)
+
+// engine is a process on a seat.
+type engine struct {
+	o       Options
+	process *Process
+	number  int // of the seat
+	epoch   uint64
+	since   time.Time
+	client  *http.Client
+	// ended is closed when the process has ended, and no request of it is answered any more.
+	ended chan struct{}
+
+	mu    sync.Mutex // guards the fields below
+	calls map[uint64]*call
+	next  uint64
+	over  bool
+	died  int // the calls that were in progress when the process ended
+}
+
+// newEngine takes over a process.
+func newEngine(p *Process, number int, epoch uint64, o Options) *engine {
+	e := &engine{o: o, process: p, number: number, epoch: epoch, since: time.Now(),
+		client: protocol.NewClient(p.Calls), ended: make(chan struct{}), calls: map[uint64]*call{}}
+	served := make(chan struct{})
+	go func() { // it ends with the connection, which the process has
+		defer close(served)
+		if err := protocol.Serve(p.Back, e.handler(o.Handler(e))); err != nil {
+			o.Log.Warn("the requests of an engine cannot be received", "seat", number, "error", err)
+		}
+	}()
+	go func() { // it ends with the process
+		select {
+		case <-p.Done:
+		case <-served: // an engine that cannot be heard is of no use
+			p.Kill()
+			<-p.Done
+		}
+		_ = errors.Join(p.Calls.Close(), p.Back.Close()) // the process has ended
+		<-served
+		e.mu.Lock()
+		e.over, e.died = true, len(e.calls)
+		e.mu.Unlock()
+		close(e.ended)
+	}()
+	return e
+}
+
+// Works implements Peer.
+func (e *engine) Works(workspace string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range e.calls {
+		if c.workspace == workspace {
+			return true
+		}
+	}
+	return false
+}
+
+// Client implements Peer.
+func (e *engine) Client() *http.Client { return e.client }
+
+// Ended implements Peer.
+func (e *engine) Ended() <-chan struct{} { return e.ended }
+
+// lost returns how many calls were in progress when the process ended.
+func (e *engine) lost() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.died
+}
+
+// count returns the number of calls in progress.
+func (e *engine) count() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.calls)
+}
+
+// greet sends the first message.
+func (e *engine) greet(ctx context.Context) error {
+	var body bytes.Buffer
+	if err := protocol.Write(&body, protocol.Hello{Lowest: protocol.Lowest, Highest: protocol.Highest, Seat: e.number,
+		Epoch: e.epoch, Setup: e.process.Setup}); err != nil {
+		return err
+	}
+	response, err := e.post(ctx, protocol.HelloPath, &body)
+	if err != nil {
+		return err
+	}
+	var welcome protocol.Welcome
+	err = protocol.Read(response.Body, &welcome)
+	return errors.Join(err, response.Body.Close())
+}
+
+// post sends a request to the engine. The caller closes the body of the response.
+func (e *engine) post(ctx context.Context, path string, body io.Reader) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://engine"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	response, err := e.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10)) // for the message alone
+		return nil, errors.Join(fmt.Errorf("the engine answers %s: %s", response.Status, bytes.TrimSpace(text)),
+			response.Body.Close())
+	}
+	return response, nil
+}
+
+// quit ends the process in order, and returns when it has ended.
+func (e *engine) quit() {
+	ctx, cancel := context.WithTimeout(context.Background(), quitTime)
+	defer cancel()
+	if response, err := e.post(ctx, protocol.QuitPath, nil); err == nil {
+		_ = response.Body.Close() // nothing is read
+	}
+	select {
+	case <-e.ended:
+	case <-ctx.Done():
+		e.process.Kill()
+		<-e.ended
+	}
+}
+
+// call is a call in progress.
+type call struct {
+	workspace string
+	job       *work.Job // nil for PlanJSON
+
+	mu      sync.Mutex // guards the fields below, and is held while a request is answered that changes something
+	ended   bool
+	answers map[string]error // of such requests, by their numbers
+}
+
+// enter registers a call.
+func (e *engine) enter(workspace string, j *work.Job) (number uint64, c *call, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.over {
+		return 0, nil, work.ErrLost
+	}
+	e.next++
+	c = &call{workspace: workspace, job: j, answers: map[string]error{}}
+	e.calls[e.next] = c
+	return e.next, c, nil
+}
+
+// leave ends a call: from now on, requests about it are refused.
+func (e *engine) leave(number uint64, c *call) {
+	c.mu.Lock()
+	c.ended = true
+	c.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.calls, number)
+}
+
+// leaveTime is how long an engine may take to answer a call after it was told to leave it.
+const leaveTime = 10 * time.Second
+
+// call sends a call, and follows it until its answer. The error wraps work.ErrLost if the process ends before.
+func (e *engine) call(ctx context.Context, c *protocol.Call, workspace string, j *work.Job) (*protocol.Answer,
+	error) {
+	number, entry, err := e.enter(workspace, j)
+	if err != nil {
+		return nil, err
+	}
+	defer e.leave(number, entry)
+	c.Number = number
+	requesting, abort := context.WithCancel(context.WithoutCancel(ctx))
+	body, frames := io.Pipe()
+	var sending sync.WaitGroup
+	defer func() {
+		abort()
+		_ = body.Close() // ends what is being sent
+		sending.Wait()
+	}()
+	sending.Go(func() { e.send(ctx, requesting, abort, frames, c, j) })
+	answer, err := e.follow(requesting, body, j)
+	switch {
+	case err == nil:
+		return answer, nil
+	case ctx.Err() != nil && requesting.Err() != nil:
+		return nil, fmt.Errorf("the engine has not answered in time: %w", work.ErrStopped)
+	}
+	// A stream does not end by itself: the process has died, or is of no use any more.
+	select {
+	case <-e.ended:
+	case <-time.After(time.Second):
+		e.o.Log.Error("the stream of a call has failed: its engine is ended", "seat", e.number, "error", err)
+		e.process.Kill()
+		<-e.ended
+	}
+	return nil, work.ErrLost
+}
+
+// send sends the call, and then that it must stop, or that it is left. It returns when requesting has ended.
+func (e *engine) send(ctx, requesting context.Context, abort func(), to *io.PipeWriter, c *protocol.Call,
+	j *work.Job) {
+	defer to.Close() //nolint:errcheck // it returns none
+	if protocol.Write(to, protocol.ToEngine{Call: c}) != nil {
+		return
+	}
+	var stopping <-chan struct{}
+	if j != nil {
+		stopping = j.Stopping.Done()
+	}
+	leaving := ctx.Done()
+	var late <-chan time.Time
+	for {
+		var f protocol.ToEngine
+		select {
+		case <-requesting.Done():
+			return
+		case <-late:
+			abort()
+			return
+		case <-stopping:
+			cause := context.Cause(j.Stopping)
+			f.Stop = &protocol.Stop{Suspended: errors.Is(cause, work.ErrSuspended),
+				Canceled: errors.Is(cause, work.ErrCanceled)}
+			stopping = nil
+		case <-leaving:
+			f.Leave, leaving, late = true, nil, time.After(leaveTime)
+		}
+		if protocol.Write(to, f) != nil {
+			return
+		}
+	}
+}
+
+// follow sends the request of a call, and passes the frames of the response on until the answer.
+func (e *engine) follow(ctx context.Context, body io.Reader, j *work.Job) (*protocol.Answer, error) {
+	response, err := e.post(ctx, protocol.CallPath, body)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close() //nolint:errcheck // it was only read
+	var recorder *timeline.Recorder
+	for {
+		var f protocol.ToService
+		if err := protocol.Read(response.Body, &f); err != nil {
+			return nil, err
+		}
+		if f.Answer != nil {
+			return f.Answer, nil
+		}
+		if j == nil {
+			return nil, errors.New("the engine sends progress of a call that has none")
+		}
+		if recorder, err = pass(&f, j, recorder); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// pass passes a frame on to the job. recorder is the timeline of the call, or nil; pass returns it, or the next one.
+func pass(f *protocol.ToService, j *work.Job, recorder *timeline.Recorder) (*timeline.Recorder, error) {
+	switch {
+	case f.Log != nil:
+		_, _ = j.Log.Write(f.Log) // whoever has the log reports its problems
+	case f.Conceal != nil && j.Conceal != nil:
+		j.Conceal(f.Conceal)
+	case f.Waits != nil && j.Waits != nil:
+		j.Waits(f.Waits.Run, f.Waits.Text)
+	case f.Begun != nil && j.Watched != nil:
+		var head timeline.Head
+		if err := json.Unmarshal(f.Begun.Head, &head); err != nil {
+			return nil, fmt.Errorf("the head of the timeline: %w", err)
+		}
+		recorder = timeline.NewRecorder(head)
+		j.Watched(recorder, f.Begun.Engine)
+	case f.Changes != nil && recorder != nil:
+		var c timeline.Changes
+		if err := json.Unmarshal(f.Changes, &c); err != nil {
+			return nil, fmt.Errorf("the changes of the timeline: %w", err)
+		}
+		recorder.Apply(&c)
+	case f.Doubts != nil && j.Doubtful != nil:
+		var all []record.Doubt
+		if err := json.Unmarshal(f.Doubts, &all); err != nil {
+			return nil, fmt.Errorf("the operations in doubt: %w", err)
+		}
+		j.Doubtful(all)
+	}
+	return recorder, nil
+}
+
+// encode returns the message for a job.
+func encode(j *work.Job) (*protocol.Job, error) {
+	run, err := json.Marshal(&j.Run)
+	if err != nil {
+		return nil, fmt.Errorf("the record of the run: %w", err)
+	}
+	workspace, err := json.Marshal(&j.Workspace)
+	if err != nil {
+		return nil, fmt.Errorf("the record of the workspace: %w", err)
+	}
+	return &protocol.Job{Run: run, Workspace: workspace, Scratch: j.Scratch, Data: j.Data, Kept: j.Kept,
+		Variables: j.Variables, Environment: j.Environment, Plan: j.Plan, Resumed: j.Resumed, Who: j.Who,
+		Structured: j.Structured, Configured: j.Configuration != nil, Concealed: j.Conceal != nil,
+		Watched: j.Watched != nil, Doubted: j.Doubtful != nil}, nil
+}

@@ -1,0 +1,89 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// mostRequests bounds the requests in progress on one connection.
+const mostRequests = 100_000
+
+// protocols are those of both directions: HTTP/2 without TLS. The connection is a pair of sockets that only the two
+// processes have, or one that is encrypted already.
+func protocols() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetUnencryptedHTTP2(true)
+	return p
+}
+
+// tuning lets both bodies of a request be large, without many updates of windows.
+func tuning() *http.HTTP2Config {
+	return &http.HTTP2Config{MaxConcurrentStreams: mostRequests, MaxReadFrameSize: 1 << 18,
+		MaxReceiveBufferPerConnection: 1 << 24, MaxReceiveBufferPerStream: 1 << 22}
+}
+
+// errEnded says that the connection to the other side has ended; there is no second one.
+var errEnded = errors.New("the connection between the service and the engine has ended")
+
+// NewClient returns a client whose requests all go over one connection. When it has ended, they fail.
+func NewClient(conn net.Conn) *http.Client {
+	var once sync.Once
+	return &http.Client{Transport: &http.Transport{
+		Protocols: protocols(), HTTP2: tuning(), DisableCompression: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			err := errEnded
+			once.Do(func() { err = nil })
+			if err != nil {
+				return nil, err
+			}
+			return conn, nil
+		},
+	}}
+}
+
+// Serve answers the requests that come over one connection, until it ends.
+func Serve(conn net.Conn, handler http.Handler) error {
+	l := &single{addr: conn.LocalAddr(), ended: make(chan struct{})}
+	l.conns = make(chan net.Conn, 1)
+	l.conns <- &closing{Conn: conn, ended: sync.OnceFunc(func() { close(l.ended) })}
+	//nolint:gosec // without a time limit for headers: the first request may come late
+	server := &http.Server{Handler: handler, Protocols: protocols(), HTTP2: tuning()}
+	err := server.Serve(l)
+	if errors.Is(err, errEnded) {
+		return nil
+	}
+	return err
+}
+
+// single is a listener that accepts one connection, and ends with it.
+type single struct {
+	addr  net.Addr
+	conns chan net.Conn
+	ended chan struct{} // closed when the connection is closed
+}
+
+func (l *single) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.ended:
+		return nil, errEnded
+	}
+}
+
+func (l *single) Close() error   { return nil }
+func (l *single) Addr() net.Addr { return l.addr }
+
+// closing tells when a connection is closed.
+type closing struct {
+	net.Conn
+	ended func()
+}
+
+func (c *closing) Close() error {
+	defer c.ended()
+	return c.Conn.Close()
+}
