@@ -403,18 +403,18 @@ func (s *Seats) carryOut(ctx context.Context, c *protocol.Call, j *work.Job) (*p
 
 // call has an engine carry out a call. The answer may come with an error.
 func (s *Seats) call(ctx context.Context, workspace string, c *protocol.Call, j *work.Job) (*protocol.Answer, error) {
-	waiting := ctx
-	if j != nil && j.Stopping != nil { // whoever waits for an engine has begun nothing
-		var end context.CancelFunc
-		waiting, end = context.WithCancel(ctx)
-		defer end()
-		defer context.AfterFunc(j.Stopping, end)()
+	waiting, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	if j != nil {
+		defer context.AfterFunc(j.Stopping, func() {
+			// Whoever waits for an engine has begun nothing. But a run that has, and is canceled, has to be settled.
+			if cause := context.Cause(j.Stopping); !j.Resumed || errors.Is(cause, work.ErrSuspended) {
+				end(work.ErrStopped)
+			}
+		})()
 	}
 	e, free, err := s.place(waiting, workspace, j)
 	if err != nil {
-		if j != nil && j.Stopping != nil && j.Stopping.Err() != nil {
-			return nil, work.ErrStopped
-		}
 		return nil, err
 	}
 	defer free()

@@ -376,14 +376,30 @@ func TestAPlanDuringWhichAnEngineDiedHasAProcessOfItsOwn(t *testing.T) {
 func TestWhoeverWaitsForAnEngineCanBeStopped(t *testing.T) {
 	h := newHarness(t, 1)
 	j, _, _ := job(t, "run-1")
-	stopping, stop := context.WithCancelCause(t.Context())
-	j.Stopping = stopping
+	var stop context.CancelCauseFunc
+	j.Stopping, stop = context.WithCancelCause(t.Context())
 	stop(work.ErrSuspended)
 	if _, err := h.Plan(t.Context(), j); !errors.Is(err, work.ErrStopped) {
 		t.Errorf("the error is %v", err)
 	}
+	// A canceled apply that was begun before has to be settled: it waits for an engine, unless the service ends.
+	j.Resumed = true
+	if _, err := h.Apply(t.Context(), j); !errors.Is(err, work.ErrStopped) {
+		t.Errorf("the error is %v", err)
+	}
+	j.Stopping, stop = context.WithCancelCause(t.Context())
+	stop(work.ErrCanceled)
+	j.Plan = []byte("plan of run-1")
+	settled := make(chan error, 1)
+	go func() {
+		_, err := h.Apply(t.Context(), j)
+		settled <- err
+	}()
 	h.refuses = 3
 	h.Start()
+	if err := <-settled; err != nil {
+		t.Errorf("the apply ended with %v", err)
+	}
 	j.Stopping = t.Context()
 	if _, err := h.Plan(t.Context(), j); err != nil {
 		t.Error(err)
@@ -537,4 +553,29 @@ func TestBothSidesAgreeOnAVersion(t *testing.T) {
 			t.Errorf("with %d to %d they agree on %d, %v", c.lowest, c.highest, got, err)
 		}
 	}
+}
+
+// Of requests that were the first ones of an engine, and began at the same time, all but one failed: each had opened a
+// connection of its own, and there is only one.
+func TestTheFirstRequestsOfAnEngineMayBeginTogether(t *testing.T) {
+	h := newHarness(t, 1)
+	var begun sync.WaitGroup
+	begun.Add(50)
+	h.engine.PlanFunc = func(ctx context.Context, j *work.Job) (*work.PlanResult, error) {
+		begun.Done()
+		begun.Wait()
+		_, err := j.State.Read(ctx)
+		return &work.PlanResult{}, err
+	}
+	h.Start()
+	var all sync.WaitGroup
+	for i := range 50 {
+		all.Go(func() {
+			j, _, _ := job(t, fmt.Sprintf("run-%d", i))
+			if _, err := h.Plan(t.Context(), j); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
 }

@@ -25,23 +25,35 @@ func tuning() *http.HTTP2Config {
 		MaxReceiveBufferPerConnection: 1 << 24, MaxReceiveBufferPerStream: 1 << 22}
 }
 
-// errEnded says that the connection to the other side has ended; there is no second one.
+// errEnded says that the connection to the other side has ended.
 var errEnded = errors.New("the connection between the service and the engine has ended")
 
 // NewClient returns a client whose requests all go over one connection. When it has ended, they fail.
 func NewClient(conn net.Conn) *http.Client {
-	var once sync.Once
-	return &http.Client{Transport: &http.Transport{
-		Protocols: protocols(), HTTP2: tuning(), DisableCompression: true,
-		DialContext: func(context.Context, string, string) (net.Conn, error) {
-			err := errEnded
-			once.Do(func() { err = nil })
-			if err != nil {
-				return nil, err
-			}
-			return conn, nil
-		},
-	}}
+	return &http.Client{Transport: &transport{conn: conn}}
+}
+
+// transport sends requests over one connection. An ordinary http.Transport would open a second one for requests that
+// begin at the same time as the first one.
+type transport struct {
+	conn net.Conn
+
+	once sync.Once // sets the fields below
+	over *http.ClientConn
+	err  error
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	t.once.Do(func() {
+		dial := &http.Transport{Protocols: protocols(), HTTP2: tuning(), DisableCompression: true,
+			DialContext: func(context.Context, string, string) (net.Conn, error) { return t.conn, nil }}
+		t.over, t.err = dial.NewClientConn(context.WithoutCancel(r.Context()), "http", "peer:80")
+	})
+	if t.err != nil {
+		return nil, t.err
+	}
+	return t.over.RoundTrip(r)
 }
 
 // Serve answers the requests that come over one connection, until it ends.
