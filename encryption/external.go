@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/internal/cloud"
+	"github.com/millipede-iac/millipede/internal/launch"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -85,7 +85,7 @@ func call(ctx context.Context, s cloud.Environment, command []string, magic stri
 	if err != nil {
 		return fmt.Errorf("running %s: %w", command[0], err)
 	}
-	cmd := exec.CommandContext(ctx, program, command[1:]...)
+	cmd := launch.Command(ctx, program, command[1:]...)
 	cmd.Args[0], cmd.Dir, cmd.Env = command[0], s.Dir, s.Environ.List()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &stdout, &stderr
 	if err := cmd.Run(); err != nil {

@@ -10,13 +10,13 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/internal/environ"
+	"github.com/millipede-iac/millipede/internal/launch"
 )
 
 const (
@@ -135,7 +135,7 @@ func (i *identity) run(ctx context.Context) (credential, error) {
 	if err != nil {
 		return credential{}, err
 	}
-	cmd := exec.CommandContext(ctx, command, p.Args...)
+	cmd := launch.Command(ctx, command, p.Args...)
 	cmd.Dir, cmd.WaitDelay = i.place.Dir, programEnds
 	variables := i.place.Environ
 	for _, e := range p.Env {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"runtime"
 
 	"github.com/millipede-iac/millipede/cmd/internal/build"
@@ -38,6 +39,10 @@ Options:
   -plans=N, -applies=N  How many plans and applies run at the same time; default the number of processors, and 50.
   -engines=N            How many processes evaluate configurations; default one for two processors. With 0 the service
                         does it itself: then whatever a configuration ends or reads is the service.
+  -allow-read=PATHS, -allow-write=PATHS
+                        Files and directories, separated as in PATH, that runs may read, or change as well. Where the
+                        system has Landlock they can use no others, except for programs and their libraries, certificates
+                        and their own directories.
   -watch-reads=N        How many objects are read at the same time to watch for drift, over all workspaces; default 20.
   -keep-runs=N          How many ended runs a workspace keeps, with their logs, plans and configurations; default all.
   -keep-states=N        How many versions of its state a workspace keeps; default all.
@@ -84,6 +89,14 @@ func runServe(ctx context.Context, a *app, args []string) int {
 		engines = serving.DefaultEngines()
 	}
 	f.IntVar(&o.Engines, "engines", engines, "")
+	f.Func("allow-read", "", func(list string) error {
+		o.Readable = append(o.Readable, filepath.SplitList(list)...)
+		return nil
+	})
+	f.Func("allow-write", "", func(list string) error {
+		o.Writable = append(o.Writable, filepath.SplitList(list)...)
+		return nil
+	})
 	f.IntVar(&o.WatchReads, "watch-reads", 20, "")
 	f.IntVar(&o.Retention.Runs, "keep-runs", 0, "")
 	f.IntVar(&o.Retention.States, "keep-states", 0, "")

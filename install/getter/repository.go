@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/millipede-iac/millipede/internal/environ"
+	"github.com/millipede-iac/millipede/internal/launch"
 	"github.com/millipede-iac/millipede/internal/pattern"
 )
 
@@ -73,7 +73,7 @@ var commitID = pattern.Lazy("^[0-9a-fA-F]{7,40}$")
 // checkout checks out a commit, a branch or a tag.
 func (g *Getter) checkout(ctx context.Context, git, dir, ref string) error {
 	for _, candidate := range []string{ref, "refs/remotes/origin/" + ref, "refs/tags/" + ref} {
-		cmd := exec.CommandContext(ctx, git, "rev-parse", "--verify", "--quiet", "--end-of-options",
+		cmd := launch.Command(ctx, git, "rev-parse", "--verify", "--quiet", "--end-of-options",
 			candidate+"^{commit}")
 		cmd.Dir, cmd.Env = dir, g.env.List()
 		if out, err := cmd.Output(); err == nil {
@@ -141,7 +141,7 @@ func without(u *url.URL, names ...string) string {
 // run runs a program in a directory and an environment. Its output is part of the error.
 func run(ctx context.Context, dir string, env environ.Variables, file string, args ...string) error {
 	name := filepath.Base(file)
-	cmd := exec.CommandContext(ctx, file, args...)
+	cmd := launch.Command(ctx, file, args...)
 	cmd.Dir, cmd.Env = dir, env.List()
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {

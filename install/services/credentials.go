@@ -13,6 +13,7 @@ import (
 	"github.com/opentofu/svchost/svcauth"
 
 	"github.com/millipede-iac/millipede/install/cliconfig"
+	"github.com/millipede-iac/millipede/internal/launch"
 )
 
 // credentials finds the credentials for hosts: in the environment, then in the CLI configuration, then with its helper.
@@ -54,7 +55,7 @@ func runHelper(ctx context.Context, config *cliconfig.Config, verb, host string,
 	if h.Program == "" {
 		return nil, fmt.Errorf("the credentials helper %q is not installed", h.Name)
 	}
-	cmd := exec.CommandContext(ctx, h.Program, append(h.Args[:len(h.Args):len(h.Args)], verb, host)...)
+	cmd := launch.Command(ctx, h.Program, append(h.Args[:len(h.Args):len(h.Args)], verb, host)...)
 	cmd.Dir, cmd.Env, cmd.Stdin = config.Dir(), config.Environ().List(), bytes.NewReader(input)
 	out, err := cmd.Output()
 	var exit *exec.ExitError

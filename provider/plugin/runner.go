@@ -12,6 +12,8 @@ import (
 
 	goplugin "github.com/hashicorp/go-plugin"
 	pluginrunner "github.com/hashicorp/go-plugin/runner"
+
+	"github.com/millipede-iac/millipede/internal/launch"
 )
 
 // runner starts and ends one process for go-plugin. Unlike go-plugin's own it detects the end of the process
@@ -68,8 +70,8 @@ func (r *runner) Start(context.Context) error {
 		r.stdout.Close() //nolint:errcheck // an end of a pipe
 		return err
 	}
-	defer errs.Close()          //nolint:errcheck // an end of a pipe
-	cmd := exec.Command(r.path) //nolint:noctx // kill ends it; it serves calls with other contexts
+	defer errs.Close()                                  //nolint:errcheck // an end of a pipe
+	cmd := launch.Command(context.Background(), r.path) // kill ends it; it serves calls with other contexts
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = r.dir, r.env, r.stdin, outs, errs
 	endWithHost(cmd)
 	if err := cmd.Start(); err != nil {

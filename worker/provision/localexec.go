@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os/exec"
 	"runtime"
 	"slices"
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/internal/launch"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -39,7 +39,7 @@ func (r Runner) localExec(ctx context.Context, c call) diag.List {
 		return diag.Errors("local-exec provisioner error", fmt.Sprintf("The command of %s was not run: %s.",
 			c.address, err), nil)
 	}
-	cmd := exec.CommandContext(ctx, program, args[1:]...)
+	cmd := launch.Command(ctx, program, args[1:]...)
 	cmd.Args[0], cmd.Dir = args[0], dir
 	cmd.Env = r.Environment.With(variables(c.config)...)
 	cmd.Stdout, cmd.Stderr = out, out // one pipe, to keep the order

@@ -86,6 +86,9 @@ func (o *EngineOptions) open(ctx context.Context, hello protocol.Hello, service 
 	if err != nil {
 		return nil, err
 	}
+	if err := confineEngine(&told, cli); err != nil {
+		return nil, err
+	}
 	shared, err := o.join(ctx, told, service, dials, log)
 	if err != nil {
 		return nil, err
@@ -103,7 +106,7 @@ func (o *EngineOptions) open(ctx context.Context, hello protocol.Hello, service 
 	}
 	service.Handle(mux)
 	e := engine.New(engine.Options{
-		Environ: heritage(told.Environ), Parallelism: told.Parallelism, EngineVersion: o.EngineVersion, Now: time.Now,
+		Environ: heritage(told.Environ).With("TMPDIR=" + told.Temp), Parallelism: told.Parallelism, EngineVersion: o.EngineVersion, Now: time.Now,
 		Unpack: unpacking.Module, Connected: shared.Conn.Connected, Observe: observed(p.instruments.observeRun(), log),
 		Open: p.estate,
 	})

@@ -59,6 +59,11 @@ type setup struct {
 	Environ environ.Variables `json:"environ"`
 	// Aside says that the engine carries out one call, beside the engine on the seat of the workspace.
 	Aside bool `json:"aside,omitempty"`
+	// Temp is a directory for temporary files of the engine. Readable and Writable are files that the operator allows
+	// runs to use.
+	Temp     string   `json:"temp"`
+	Readable []string `json:"readable,omitempty"`
+	Writable []string `json:"writable,omitempty"`
 	// LogLevel and LogFormat are those of the service.
 	LogLevel  string `json:"logLevel"`
 	LogFormat string `json:"logFormat"`
@@ -214,7 +219,13 @@ func (p *processes) setup(ctx context.Context, number int) ([]byte, error) {
 			return nil, fmt.Errorf("reading who the coordinator of seat %d is: %w", number, err)
 		}
 	}
-	return json.Marshal(setup{Data: p.Data, Name: name, Seed: seed, Aside: aside, NATS: p.Connector.Server(nil),
+	for _, dir := range phaseDirs(p.Data) { // the engine is confined to them, so they must exist
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(setup{Data: p.Data, Name: name, Seed: seed, Aside: aside, Temp: p.temp, Readable: p.Readable,
+		Writable: p.Writable, NATS: p.Connector.Server(nil),
 		Parallelism: p.Parallelism, Environ: settingsOf(p.Environ), LogLevel: p.LogLevel, LogFormat: p.LogFormat,
 		Measured: p.instruments != nil})
 }

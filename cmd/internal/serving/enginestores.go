@@ -3,6 +3,7 @@ package serving
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -52,6 +53,10 @@ func (g gatekeeper) ownPath(r *http.Request) (string, error) {
 	return g.path(r)
 }
 
+func (g gatekeeper) store(path string) engineStore {
+	return engineStore{g.engine, path, filepath.Join(g.data, "scratch")}
+}
+
 // open lets an engine open a store: no backup begins between the head of the response and the end of the request.
 func (g gatekeeper) open(w http.ResponseWriter, r *http.Request) {
 	path, err := g.ownPath(r)
@@ -66,7 +71,7 @@ func (g gatekeeper) open(w http.ResponseWriter, r *http.Request) {
 	}
 	var opened bool
 	if protocol.Read(r.Body, &opened) == nil && opened {
-		g.stores.register(path, engineStore{g.engine, path})
+		g.stores.register(path, g.store(path))
 	}
 }
 
@@ -77,7 +82,7 @@ func (g gatekeeper) close(w http.ResponseWriter, r *http.Request) {
 		seat.Refuse(w, http.StatusForbidden, err)
 		return
 	}
-	g.stores.unregister(path, engineStore{g.engine, path})
+	g.stores.unregister(path, g.store(path))
 }
 
 // copy sends a copy of a store that another engine may have open.
@@ -93,7 +98,7 @@ func (g gatekeeper) copy(w http.ResponseWriter, r *http.Request) {
 }
 
 func (g gatekeeper) send(w io.Writer, path string) error {
-	dir, err := os.MkdirTemp(filepath.Dir(path), ".copy-")
+	dir, err := os.MkdirTemp(filepath.Join(g.data, "scratch"), "copy-")
 	if err != nil {
 		return err
 	}
@@ -121,8 +126,9 @@ func (g gatekeeper) forget() {
 
 // engineStore is a store that an engine has open.
 type engineStore struct {
-	engine seat.Peer
-	path   string
+	engine  seat.Peer
+	path    string
+	scratch string // a directory for copies, on the same disk
 }
 
 // CopyTo implements copied.
@@ -132,6 +138,14 @@ func (s engineStore) CopyTo(ctx context.Context, to string) error {
 
 // CopyOf implements copied: the engine makes the copy.
 func (s engineStore) CopyOf(ctx context.Context, to string, settled func()) error {
+	made := filepath.Join(s.scratch, "copy-"+rand.Text()) // where the engine can write
+	if err := s.copyOf(ctx, made, settled); err != nil {
+		return errors.Join(err, os.RemoveAll(made))
+	}
+	return os.Rename(made, to)
+}
+
+func (s engineStore) copyOf(ctx context.Context, to string, settled func()) error {
 	var body bytes.Buffer
 	if err := protocol.Write(&body, copyRequest{s.path, to}); err != nil {
 		return err

@@ -59,6 +59,14 @@ func heritage(all environ.Variables) (out environ.Variables) {
 	return out
 }
 
+// runEnviron is the environment of all runs in this process.
+func (s *serving) runEnviron() environ.Variables {
+	if s.temp == "" {
+		return heritage(s.Environ)
+	}
+	return heritage(s.Environ).With("TMPDIR=" + s.temp)
+}
+
 // phaseEstate returns the estate of one phase of a run. All phases share the connection w and the stores.
 func (s *serving) phaseEstate(p engine.Place, key *seal.Key, w *sharedConnection, cli *cliconfig.Config,
 	stores *sealedStores) *estate.Estate {

@@ -70,6 +70,8 @@ type Options struct {
 	Parallelism    placement.Parallelism
 	// Engines is the number of processes that evaluate configurations; with 0, this process does it.
 	Engines int
+	// Readable and Writable are files, and directories with everything below them, that runs may read, and change.
+	Readable, Writable []string
 	// WatchReads is the maximum number of objects that are read at the same time to detect drift.
 	WatchReads int
 	// Retention determines which ended runs and old state versions are kept.
@@ -144,6 +146,11 @@ func (o *Options) Complete(args []string) error {
 			*path = filepath.Join(o.Dir, *path)
 		}
 	}
+	for _, list := range [][]string{o.Readable, o.Writable} {
+		for i, path := range list {
+			list[i] = environ.Path(o.Dir, path)
+		}
+	}
 	proxies, err := gate.ParseProxies(o.TrustedProxies)
 	o.proxies = proxies
 	switch {
@@ -215,6 +222,7 @@ type serving struct {
 	Options
 	instruments *instruments
 	hashes      *providers.Hashes // of the packages that runs use
+	temp        string            // the directory for temporary files of runs; empty if they are not confined
 }
 
 // StartError is the error of a service that could not start, and has answered no request.
@@ -254,6 +262,11 @@ func Serve(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	unconfine, err := s.confine(cli)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unconfine()) }()
 	s.instruments = newInstruments(o.Metrics, o.Version)
 	w, err := s.openConnection(ctx, o.Data, key, o.slots())
 	if err != nil {
@@ -401,7 +414,7 @@ func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender
 	mux.Handle(httpstate.Prefix, httpstate.Handler(svc, log))
 	return gate.Handler(mux, gate.Options{Now: time.Now, Logger: log, Ready: func(context.Context) error {
 		return st.View(func(*store.Tx) error { return nil })
-	}, Secret: tfe.SecretPaths, Proxies: o.proxies, Secure: o.ownName(),
+	}, Facts: confinementOf(o), Secret: tfe.SecretPaths, Proxies: o.proxies, Secure: o.ownName(),
 		Known: func(r *http.Request) bool { return known(svc.Tokens, r) }})
 }
 
@@ -497,7 +510,7 @@ func (s *serving) certificates(o Options, key *seal.Key, at net.Addr) (*tls.Conf
 func (s *serving) serviceEngine(o Options, key *seal.Key, w *sharedConnection, cli *cliconfig.Config,
 	stores *sealedStores) *engine.Engine {
 	return engine.New(engine.Options{
-		Environ: heritage(s.Environ), Parallelism: o.Parallelism, EngineVersion: s.EngineVersion, Now: time.Now,
+		Environ: s.runEnviron(), Parallelism: o.Parallelism, EngineVersion: s.EngineVersion, Now: time.Now,
 		Unpack: unpacking.Module, Connected: w.Conn.Connected, Observe: observed(s.instruments.observeRun(), s.Log),
 		Open: func(p engine.Place) *estate.Estate { return s.phaseEstate(p, key, w, cli, stores) },
 	})

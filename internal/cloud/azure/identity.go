@@ -20,6 +20,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/millipede-iac/millipede/internal/cloud/call"
+	"github.com/millipede-iac/millipede/internal/launch"
 )
 
 // Identity is the configured credentials. The first method that is configured completely is used: client
@@ -417,7 +418,7 @@ func (c *Cloud) cliSubscription(ctx context.Context) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "account", "show", "-o", "json")
+	cmd := launch.Command(ctx, program, "account", "show", "-o", "json")
 	cmd.Dir, cmd.Env, cmd.WaitDelay = c.settings.Path("."), c.settings.Environ.List(), time.Second
 	text, err := cmd.Output()
 	var exit *exec.ExitError

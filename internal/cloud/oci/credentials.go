@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/millipede-iac/millipede/internal/bounds"
 	"github.com/millipede-iac/millipede/internal/cloud"
+	"github.com/millipede-iac/millipede/internal/launch"
 	"github.com/millipede-iac/millipede/internal/pattern"
 )
 
@@ -219,7 +219,7 @@ func ask(ctx context.Context, s cloud.Environment, name, host string) (c Credent
 	if err != nil {
 		return Credentials{}, false, fmt.Errorf("the credentials helper %s: %w", program, err)
 	}
-	cmd := exec.CommandContext(ctx, file, "get")
+	cmd := launch.Command(ctx, file, "get")
 	cmd.Dir, cmd.Env = s.Dir, s.Environ.List()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = strings.NewReader("https://"+host), &stdout, &stderr, time.Second
 	if err := cmd.Run(); err != nil {

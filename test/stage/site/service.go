@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -28,6 +29,8 @@ type Service struct {
 	Address, Token string
 	// Env is added to its environment at the next start.
 	Env []string
+	// Alter, if set, changes the command before it is started.
+	Alter func(*exec.Cmd)
 	// Client is a client of its API without retries; HTTP is for other requests.
 	Client *client.Client
 	HTTP   *http.Client
@@ -45,9 +48,19 @@ func (s *Site) Service(args ...string) *Service {
 // ServiceAt is Service with a home directory.
 func (s *Site) ServiceAt(home string, args ...string) *Service {
 	s.T.Helper()
-	v := &Service{site: s, Home: home, Data: filepath.Join(home, ".local", "share", "millipede"), args: args}
+	v := s.serviceAt(home, args...)
 	v.Start()
 	return v
+}
+
+// NewService is Service, but the caller starts it.
+func (s *Site) NewService(args ...string) *Service {
+	s.T.Helper()
+	return s.serviceAt(s.T.TempDir(), args...)
+}
+
+func (s *Site) serviceAt(home string, args ...string) *Service {
+	return &Service{site: s, Home: home, Data: filepath.Join(home, ".local", "share", "millipede"), args: args}
 }
 
 // Begin starts or restarts the service, and returns immediately.
@@ -57,9 +70,13 @@ func (v *Service) Begin() {
 	if v.Address != "" {
 		listen = strings.TrimPrefix(v.Address, "https://")
 	}
-	c := v.site.Command(append([]string{"serve", "-listen=" + strings.Replace(listen, "localhost", "127.0.0.1", 1)},
-		v.args...)...)
+	// The providers of tests write to a record, and to the objects of their cloud.
+	c := v.site.Command(append([]string{"serve", "-listen=" + strings.Replace(listen, "localhost", "127.0.0.1", 1),
+		"-allow-write=" + filepath.Dir(v.site.Record)}, v.args...)...)
 	c.Env = append(append(c.Env, "HOME="+v.Home, "XDG_DATA_HOME=", "XDG_CONFIG_HOME="), v.Env...)
+	if v.Alter != nil {
+		v.Alter(c)
+	}
 	v.Process = Started(v.site.T, "service", c)
 }
 

@@ -1,0 +1,186 @@
+package system
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	client "github.com/hashicorp/go-tfe"
+
+	"github.com/millipede-iac/millipede/test/stage/site"
+)
+
+// killEngines kills the engines of a service.
+func killEngines(t *testing.T, v *site.Service) {
+	t.Helper()
+	for _, pid := range v.Engines() {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A configuration that ended the process that evaluates it ended the service with it, and the runs of everybody.
+func TestTheRunsOfAKilledEngineGoOnAndTheServiceDoesNotNotice(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	s.Server()
+	s.Worker("default")
+	v := s.Service("-parallelism=2")
+	space, other := v.Workspace("one"), v.Workspace("two")
+	r := v.Apply(space, site.Slow(6, 700))
+	site.Eventually(t, "the first machines are being created", func() bool { return s.Begun("create") >= 2 })
+	planning := v.Apply(other, site.FleetOnly+`
+resource "fleet_machine" "b" {
+  name    = "b"
+  plan_ms = 1500
+}
+`)
+	site.Eventually(t, "the other run is planning", func() bool {
+		now, err := v.Client.Runs.Read(t.Context(), planning.ID)
+		return err == nil && now.Status == client.RunPlanning
+	})
+	killEngines(t, v)
+	killed := time.Now()
+	if code, _ := v.Ask(http.MethodGet, "workspaces/"+space.ID+"/doubts", nil); code != http.StatusOK {
+		t.Errorf("the service answers %d", code)
+	}
+	begun := s.Begun("create")
+	site.Eventually(t, "the apply goes on", func() bool { return s.Begun("create") > begun })
+	t.Logf("the apply went on %v after its engine was killed", time.Since(killed).Round(time.Millisecond))
+	text := v.Logs(v.Ends(r.ID, client.RunApplied))
+	site.Wants(t, text, "has ended unexpectedly. The run continues", "Apply complete!")
+	if strings.Contains(text, "The service was restarted") {
+		t.Errorf("the log says that the service was restarted:\n%s", text)
+	}
+	v.Ends(planning.ID, client.RunApplied)
+	s.CreatedOnce(7)
+}
+
+// A plan that ended the service was begun again after each restart.
+func TestAPlanThatEndsItsEngineIsNotBegunForEverAndOthersAreBegunAgainOnce(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	s.Server()
+	s.Worker("default")
+	v := s.Service()
+	space := v.Workspace("one")
+	r := v.Apply(space, site.FleetOnly+`
+resource "fleet_machine" "a" {
+  name    = "a"
+  plan_ms = 60000
+}
+`)
+	engines := v.Engines()
+	for death := range 3 {
+		planning := s.Begun("plan")
+		site.Eventually(t, fmt.Sprintf("attempt %d is planning", death+1), func() bool {
+			return s.Begun("plan") > planning || death == 0 && planning > 0
+		})
+		all := v.Engines()
+		if death == 0 {
+			all = engines
+		}
+		for _, pid := range all {
+			if death > 0 && pid == engines[0] {
+				continue // the plan is in a process of its own
+			}
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if death == 0 {
+			site.Eventually(t, "there is another engine", func() bool {
+				now := v.Engines()
+				return len(now) > 0 && now[0] != engines[0]
+			})
+			engines = v.Engines()[:1]
+		}
+	}
+	text := v.Logs(v.Ends(r.ID, client.RunErrored))
+	site.Wants(t, text, "has died 3 times, and the phase is not begun again")
+	if now := v.Engines(); len(now) != 1 || now[0] != engines[0] {
+		t.Errorf("the engines are %v: that of the others was %v", now, engines)
+	}
+	v.Ends(v.Apply(space, site.Slow(1, 10)).ID, client.RunApplied)
+}
+
+// secrets are files of a service that no run may read, below its home.
+var secrets = []string{".config/millipede/service.key", ".local/share/millipede/service.db",
+	".local/share/millipede/admin.token", ".local/share/millipede/tls/ca.pem"}
+
+// spying is a configuration whose provisioner tries what its run may not do.
+func spying(home, elsewhere string) string {
+	var try strings.Builder
+	for _, file := range secrets {
+		fmt.Fprintf(&try, "cat %s && echo READ-%s; ", filepath.Join(home, file), filepath.Base(file))
+	}
+	fmt.Fprintf(&try, "ls %s/.local/share/millipede && echo LISTED; echo x > %s/out && echo WROTE; "+
+		"cat /proc/$PPID/environ && echo ENVIRON; kill -9 $PPID && echo KILLED; "+
+		"mktemp && echo TEMPORARY; echo x > here && cat here && echo HERE; true", home, elsewhere)
+	return fmt.Sprintf(`
+resource "terraform_data" "spy" {
+  provisioner "local-exec" { command = %q }
+}
+`, try.String())
+}
+
+// Whoever might only plan or apply read the key of the service with a program that the run started.
+func TestTheProgramsOfARunReachTheirOwnFilesAlone(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	v := s.Service()
+	elsewhere := t.TempDir()
+	text := v.Logs(v.Ends(v.Apply(v.Workspace("one"), spying(v.Home, elsewhere)).ID, client.RunApplied))
+	for _, bad := range []string{"READ-", "LISTED", "WROTE", "ENVIRON", "KILLED"} {
+		if strings.Contains(strings.ReplaceAll(text, "echo "+bad, ""), bad) {
+			t.Errorf("the provisioner could do what it may not: %s\n%s", bad, text)
+		}
+	}
+	site.Wants(t, text, "TEMPORARY", "HERE", "Permission denied")
+	if code, facts := ready(t, v); code != http.StatusOK || !strings.Contains(facts, "Landlock (version") {
+		t.Errorf("/readyz says %d: %s", code, facts)
+	}
+}
+
+func ready(t *testing.T, v *site.Service) (int, string) {
+	t.Helper()
+	answer, err := v.HTTP.Get(v.Address + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// Where the system call fails, a service works as well as elsewhere, and says what it lacks.
+func TestAServiceWithoutLandlockWorksAndSaysSo(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	v := s.NewService()
+	v.Alter = func(c *exec.Cmd) {
+		c.Env = append(c.Env, withoutLandlock+"="+c.Path)
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Path = self
+	}
+	v.Start()
+	v.Ends(v.Apply(v.Workspace("one"), site.Slow(2, 10)).ID, client.RunApplied)
+	if code, facts := ready(t, v); code != http.StatusOK || !strings.Contains(facts, "this system has no Landlock") {
+		t.Errorf("/readyz says %d: %s", code, facts)
+	}
+	site.Wants(t, v.Output(), "this system has no Landlock")
+}

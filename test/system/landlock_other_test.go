@@ -1,0 +1,7 @@
+//go:build !linux
+
+package system
+
+import "errors"
+
+func executeWithout(string) error { return errors.New("only Linux has Landlock") }
