@@ -85,8 +85,8 @@ func call(ctx context.Context, s cloud.Environment, command []string, magic stri
 	if err != nil {
 		return fmt.Errorf("running %s: %w", command[0], err)
 	}
-	cmd := launch.Command(ctx, program, command[1:]...)
-	cmd.Args[0], cmd.Dir, cmd.Env = command[0], s.Dir, s.Environ.List()
+	cmd := launch.Command(ctx, s.Dir, s.Environ.List(), program, command[1:]...)
+	cmd.Args[0] = command[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("running %s: %w%s", command[0], err, said(&stderr))

@@ -135,8 +135,8 @@ func (i *identity) run(ctx context.Context) (credential, error) {
 	if err != nil {
 		return credential{}, err
 	}
-	cmd := launch.Command(ctx, command, p.Args...)
-	cmd.Dir, cmd.WaitDelay = i.place.Dir, programEnds
+	cmd := launch.Command(ctx, i.place.Dir, nil, command, p.Args...)
+	cmd.WaitDelay = programEnds
 	variables := i.place.Environ
 	for _, e := range p.Env {
 		variables = variables.With(e.Name + "=" + e.Value)

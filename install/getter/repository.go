@@ -73,9 +73,8 @@ var commitID = pattern.Lazy("^[0-9a-fA-F]{7,40}$")
 // checkout checks out a commit, a branch or a tag.
 func (g *Getter) checkout(ctx context.Context, git, dir, ref string) error {
 	for _, candidate := range []string{ref, "refs/remotes/origin/" + ref, "refs/tags/" + ref} {
-		cmd := launch.Command(ctx, git, "rev-parse", "--verify", "--quiet", "--end-of-options",
+		cmd := launch.Command(ctx, dir, g.env.List(), git, "rev-parse", "--verify", "--quiet", "--end-of-options",
 			candidate+"^{commit}")
-		cmd.Dir, cmd.Env = dir, g.env.List()
 		if out, err := cmd.Output(); err == nil {
 			return run(ctx, dir, g.env, git, "checkout", "--quiet", strings.TrimSpace(string(out)))
 		}
@@ -141,8 +140,7 @@ func without(u *url.URL, names ...string) string {
 // run runs a program in a directory and an environment. Its output is part of the error.
 func run(ctx context.Context, dir string, env environ.Variables, file string, args ...string) error {
 	name := filepath.Base(file)
-	cmd := launch.Command(ctx, file, args...)
-	cmd.Dir, cmd.Env = dir, env.List()
+	cmd := launch.Command(ctx, dir, env.List(), file, args...)
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		return ctx.Err()

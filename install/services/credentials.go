@@ -55,8 +55,9 @@ func runHelper(ctx context.Context, config *cliconfig.Config, verb, host string,
 	if h.Program == "" {
 		return nil, fmt.Errorf("the credentials helper %q is not installed", h.Name)
 	}
-	cmd := launch.Command(ctx, h.Program, append(h.Args[:len(h.Args):len(h.Args)], verb, host)...)
-	cmd.Dir, cmd.Env, cmd.Stdin = config.Dir(), config.Environ().List(), bytes.NewReader(input)
+	cmd := launch.Command(ctx, config.Dir(), config.Environ().List(), h.Program,
+		append(h.Args[:len(h.Args):len(h.Args)], verb, host)...)
+	cmd.Stdin = bytes.NewReader(input)
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

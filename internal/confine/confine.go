@@ -1,11 +1,12 @@
-// Package confine takes from a process, and from the programs that it starts, the access to files that they do not need.
+// Package confine takes from a process, and from the programs that it starts, the access to files that they do not
+// need.
 //
 // It uses Landlock, which Linux has since 5.13. Elsewhere nothing is confined, and Level says so. Landlock restricts
 // neither whether a file exists can be seen, nor Unix sockets with names, nor UDP. The package knows no configuration.
 package confine
 
-// Rules are the files that a process may use. Paths that do not exist are ignored; links are followed when the rules are
-// made, so that a link that is replaced later gives no access to another file.
+// Rules are the files that a process may use. Paths that do not exist are ignored; links are followed when the rules
+// are made, so that a link that is replaced later gives no access to another file.
 type Rules struct {
 	// Read are files, and directories with everything below them, that may be read and executed.
 	Read []string

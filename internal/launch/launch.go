@@ -21,13 +21,13 @@ func Through(program string, args ...string) {
 	helper.Store(&all)
 }
 
-// Command returns a command for a program, given by its path, that is not started yet. The program is killed when ctx
-// ends.
-func Command(ctx context.Context, program string, args ...string) *exec.Cmd {
-	h := helper.Load()
-	if h == nil {
-		return exec.CommandContext(ctx, program, args...) //nolint:gosec // callers say what is started
+// Command returns a command for a program, given by its path, that is not started yet, with its directory and its
+// environment. The program is killed when ctx ends.
+func Command(ctx context.Context, dir string, environ []string, program string, args ...string) *exec.Cmd {
+	if h := helper.Load(); h != nil {
+		program, args = (*h)[0], slices.Concat((*h)[1:], []string{program}, args)
 	}
-	all := slices.Concat((*h)[1:], []string{program}, args)
-	return exec.CommandContext(ctx, (*h)[0], all...) //nolint:gosec // callers say what is started
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.Env = dir, environ
+	return cmd
 }

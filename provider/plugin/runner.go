@@ -70,9 +70,10 @@ func (r *runner) Start(context.Context) error {
 		r.stdout.Close() //nolint:errcheck // an end of a pipe
 		return err
 	}
-	defer errs.Close()                                  //nolint:errcheck // an end of a pipe
-	cmd := launch.Command(context.Background(), r.path) // kill ends it; it serves calls with other contexts
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = r.dir, r.env, r.stdin, outs, errs
+	defer errs.Close() //nolint:errcheck // an end of a pipe
+	// kill ends it; it serves calls with other contexts
+	cmd := launch.Command(context.Background(), r.dir, r.env, r.path)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = r.stdin, outs, errs
 	endWithHost(cmd)
 	if err := cmd.Start(); err != nil {
 		r.stdout.Close() //nolint:errcheck // an end of a pipe

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// executeWithout executes a program, with the arguments of this one, for which the system calls of Landlock fail as they
-// do where there is none.
+// executeWithout executes a program, with the arguments of this one, for which the system calls of Landlock fail as
+// they do where there is none.
 func executeWithout(program string) error {
 	if err := os.Unsetenv(withoutLandlock); err != nil {
 		return err

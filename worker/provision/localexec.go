@@ -39,9 +39,8 @@ func (r Runner) localExec(ctx context.Context, c call) diag.List {
 		return diag.Errors("local-exec provisioner error", fmt.Sprintf("The command of %s was not run: %s.",
 			c.address, err), nil)
 	}
-	cmd := launch.Command(ctx, program, args[1:]...)
-	cmd.Args[0], cmd.Dir = args[0], dir
-	cmd.Env = r.Environment.With(variables(c.config)...)
+	cmd := launch.Command(ctx, dir, r.Environment.With(variables(c.config)...), program, args[1:]...)
+	cmd.Args[0] = args[0]
 	cmd.Stdout, cmd.Stderr = out, out // one pipe, to keep the order
 	ownGroup(cmd)
 	err = cmd.Run()

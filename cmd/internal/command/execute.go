@@ -9,16 +9,16 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/millipede-iac/millipede/cmd/internal/confined"
 	"github.com/millipede-iac/millipede/cmd/internal/handover"
-	"github.com/millipede-iac/millipede/internal/confine"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
 // Execute runs one command line in this process, with its streams, environment and signals. It returns the exit
 // code.
 func Execute(p *Program, args []string) int {
-	if len(args) > 0 && args[0] == confine.Helper {
-		return confine.Help(args[1:])
+	if len(args) > 0 && args[0] == confined.Command {
+		return confined.Execute(args[1:])
 	}
 	diag.CalledAs(os.Args[0])
 	environment := os.Environ()

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/millipede-iac/millipede/cmd/internal/confined"
 	"github.com/millipede-iac/millipede/cmd/internal/natsconn"
 	"github.com/millipede-iac/millipede/install/cliconfig"
 	"github.com/millipede-iac/millipede/internal/confine"
@@ -38,7 +39,7 @@ func confineEngine(told *setup, cli *cliconfig.Config) error {
 		return err
 	}
 	inner := confine.Rules{Write: []string{"/"}, Alone: true} // files are restricted already
-	launch.Through(program, inner.Arguments()...)
+	launch.Through(program, confined.Arguments(inner)...)
 	return nil
 }
 
@@ -71,8 +72,8 @@ func confinementOf(o Options) string {
 		return "this system has no Landlock (Linux 5.13 or later): configurations are evaluated in processes of their own, " +
 			"but programs that they start may read and change what the user of the service may"
 	}
-	return fmt.Sprintf("configurations are evaluated in processes of their own, which Landlock (version %d) confines, with "+
-		"all programs that they start", confine.Level())
+	return fmt.Sprintf("configurations are evaluated in processes of their own, which Landlock (version %d) confines, "+
+		"with all programs that they start", confine.Level())
 }
 
 // confinePrograms takes from the plugins and the provisioners of runs, which the embedded worker starts, all files but
@@ -87,7 +88,7 @@ func (s *serving) confinePrograms(cli *cliconfig.Config, temp string) error {
 	r.Read = append(append(r.Read, s.Readable...), mirrors(cli)...)
 	r.Read = append(r.Read, cli.CacheDir, filepath.Join(s.Data, "packages"), filepath.Join(s.Data, "worker", "packages"))
 	r.Write = append(append(r.Write, s.Writable...), temp, filepath.Join(s.Data, "scratch"))
-	launch.Through(program, r.Arguments()...)
+	launch.Through(program, confined.Arguments(r)...)
 	return nil
 }
 
@@ -119,8 +120,8 @@ func phaseDirs(data string) (dirs []string) {
 	return dirs
 }
 
-// readable are the files that all confined processes may read: a program finds others by PATH, and certificates by these
-// variables.
+// readable are the files that all confined processes may read: a program finds others by PATH, and certificates by
+// these variables.
 func readable(env environ.Variables, program string) []string {
 	out := append([]string{program}, confine.System...)
 	out = append(out, filepath.SplitList(env.Get("PATH"))...)

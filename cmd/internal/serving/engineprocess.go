@@ -106,7 +106,8 @@ func (o *EngineOptions) open(ctx context.Context, hello protocol.Hello, service 
 	}
 	service.Handle(mux)
 	e := engine.New(engine.Options{
-		Environ: heritage(told.Environ).With("TMPDIR=" + told.Temp), Parallelism: told.Parallelism, EngineVersion: o.EngineVersion, Now: time.Now,
+		Environ: heritage(told.Environ).With("TMPDIR=" + told.Temp), Parallelism: told.Parallelism,
+		EngineVersion: o.EngineVersion, Now: time.Now,
 		Unpack: unpacking.Module, Connected: shared.Conn.Connected, Observe: observed(p.instruments.observeRun(), log),
 		Open: p.estate,
 	})

@@ -294,16 +294,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, unmeasured()) }()
-	looking, away := context.WithCancel(context.WithoutCancel(ctx))
-	looked := make(chan struct{})
-	go func() { // awaited below
-		defer close(looked)
-		st.Watch(looking)
-	}()
-	defer func() {
-		away()
-		<-looked
-	}()
+	defer beside(ctx, st.Watch)()
 	token, err := svc.Users.Bootstrap("admin", o.Organization)
 	if err != nil {
 		return err
@@ -325,17 +316,22 @@ func Serve(ctx context.Context, o Options) (err error) {
 	s.announce(o, listener.Addr(), trust, token)
 	sender := notify.New(notify.Options{Notifications: svc.Notifications, Address: "https://" + hostOf(o, listener.Addr()),
 		Private: o.NotifyPrivate, Mail: mail, Now: time.Now, Logger: log})
-	sending, unsend := context.WithCancel(context.WithoutCancel(ctx))
-	sent := make(chan struct{})
-	go func() { // awaited below
-		defer close(sent)
-		sender.Run(sending)
-	}()
-	defer func() {
-		unsend()
-		<-sent
-	}()
+	defer beside(ctx, sender.Run)()
 	return s.host(ctx, svc, tls.NewListener(listener, secure), serviceHandler(svc, st, sender, entry, o))
+}
+
+// beside calls fn in another goroutine. end ends its context, and waits for it.
+func beside(ctx context.Context, fn func(context.Context)) (end func()) {
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		fn(running)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 // entry returns the options for logging in.

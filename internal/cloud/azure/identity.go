@@ -418,8 +418,8 @@ func (c *Cloud) cliSubscription(ctx context.Context) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	cmd := launch.Command(ctx, program, "account", "show", "-o", "json")
-	cmd.Dir, cmd.Env, cmd.WaitDelay = c.settings.Path("."), c.settings.Environ.List(), time.Second
+	cmd := launch.Command(ctx, c.settings.Path("."), c.settings.Environ.List(), program, "account", "show", "-o", "json")
+	cmd.WaitDelay = time.Second
 	text, err := cmd.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && len(exit.Stderr) > 0 {

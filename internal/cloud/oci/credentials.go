@@ -219,8 +219,7 @@ func ask(ctx context.Context, s cloud.Environment, name, host string) (c Credent
 	if err != nil {
 		return Credentials{}, false, fmt.Errorf("the credentials helper %s: %w", program, err)
 	}
-	cmd := launch.Command(ctx, file, "get")
-	cmd.Dir, cmd.Env = s.Dir, s.Environ.List()
+	cmd := launch.Command(ctx, s.Dir, s.Environ.List(), file, "get")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = strings.NewReader("https://"+host), &stdout, &stderr, time.Second
 	if err := cmd.Run(); err != nil {
 		said := strings.TrimSpace(stdout.String() + "\n" + stderr.String())
