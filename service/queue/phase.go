@@ -175,6 +175,7 @@ func (q *Queue) finish(r *record.Run, j *Job, results any, failure error, again 
 	q.mu.Unlock()
 	ended := false
 	for {
+		tried := ended // what the change before says that may have been committed although the store returned an error
 		err := q.store.Update(func(tx *store.Tx) error {
 			ended = false
 			now, err := tables.Runs.Get(tx, r.ID)
@@ -185,7 +186,7 @@ func (q *Queue) finish(r *record.Run, j *Job, results any, failure error, again 
 				return err
 			}
 			if now.Status != r.Status || now.Fence != r.Fence {
-				ended = true // an earlier attempt was committed although the store returned an error
+				ended = tried
 				tx.After(func() { q.Changed(r.ID) })
 				return nil
 			}

@@ -52,14 +52,75 @@ type order struct {
 	faulty  bool // the disk refused a change while the engine executed the run
 	stale   bool // another apply made its saved plan stale
 	began   int  // how often its apply began
-	deaths  int  // how often the service crashed while the run was planning
+	deaths  int  // how often the service, or its engine, died while it carried out a phase of the run
 	plan    string
 	lines   map[string][]string // of its logs, by phase
 	running bool                // the engine is executing it
+	// attempts counts the phases that were begun; state is that of the newest one.
+	attempts int
+	state    work.State
 }
 
-// engine is the engine of one process.
-type engine struct{ p *process }
+// engine is what executes the runs of one process of the service. In a world whose engines are apart, they die and are
+// replaced; what a dead one had on its way arrives late.
+type engine struct {
+	p *process
+
+	// The world's lock guards these fields.
+	chance *rand.Rand
+	seat   chan struct{} // closed when the present engine dies
+}
+
+// newEngine returns the engine of a process.
+func newEngine(p *process) *engine {
+	return &engine{p: p, seat: make(chan struct{}),
+		chance: rand.New(rand.NewPCG(p.w.seed, uint64(p.life)<<32|7))} //nolint:gosec // a seed is the point
+}
+
+// present returns the engine that sits there, and whether and when it dies during something that lasts d.
+func (e *engine) present(d time.Duration) (died chan struct{}, at time.Duration, dies bool) {
+	w := e.p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	dies = w.apart && !w.calm && e.chance.IntN(10) == 0
+	return e.seat, between(e.chance, 0, d), dies
+}
+
+// die ends the engine, and puts another one on its seat.
+func (e *engine) die(which chan struct{}) {
+	w := e.p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.seat == which && !e.p.dead {
+		w.counted["deaths of engines"]++
+		w.noteLocked("the engine is dead")
+		close(which)
+		e.seat = make(chan struct{})
+	}
+}
+
+// arriveLate writes the state of a dead engine once more, or for the first time, after the next engine may have begun.
+func (e *engine) arriveLate(j *work.Job, o *order, attempt int, data []byte) {
+	w := e.p.w
+	w.mu.Lock()
+	after := between(e.chance, 0, 5*time.Second)
+	w.mu.Unlock()
+	w.people.Go(func() {
+		time.Sleep(after)
+		w.mu.Lock()
+		state, newer := j.State, o.attempts != attempt
+		if w.without == guardFence {
+			state = o.state
+		}
+		w.mu.Unlock()
+		err := state.Write(context.Background(), data)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if err == nil && newer && !o.repeated {
+			w.violateLocked("late", "the state of a dead engine of %s is stored after the next one has begun", o.message)
+		}
+	})
+}
 
 var errPlanned = errors.New("the configuration is wrong")
 
@@ -77,6 +138,8 @@ func (e *engine) enter(j *work.Job) (*order, error) {
 		w.violateLocked("once", "the engine works on %s twice at a time", o.message)
 	}
 	o.running = true
+	o.attempts++
+	o.state = j.State
 	return o, nil
 }
 
@@ -93,10 +156,20 @@ func (e *engine) work(ctx context.Context, j *work.Job, d time.Duration, deaf bo
 	if deaf {
 		stopping = nil
 	}
+	died, at, dies := e.present(d)
 	timer := time.NewTimer(d)
+	if dies {
+		timer.Reset(at)
+	}
 	defer timer.Stop()
+	lost := false
 	select {
 	case <-timer.C:
+		if lost = dies; lost {
+			e.die(died)
+		}
+	case <-died:
+		lost = true
 	case <-e.p.died:
 	case <-ctx.Done():
 	case <-stopping:
@@ -107,6 +180,9 @@ func (e *engine) work(ctx context.Context, j *work.Job, d time.Duration, deaf bo
 	switch {
 	case e.p.dead:
 		return errDead
+	case lost:
+		w.orders[j.Run.Message].deaths++
+		return work.ErrLost
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case j.Stopping.Err() != nil && !deaf:
@@ -169,7 +245,7 @@ func (e *engine) ChangeObjects(context.Context, *work.Job, work.ObjectChange) er
 }
 
 // PlanJSON implements work.Engine. It is not called.
-func (e *engine) PlanJSON(context.Context, string, []byte, []byte) ([]byte, error) {
+func (e *engine) PlanJSON(context.Context, string, string, []byte, []byte) ([]byte, error) {
 	return nil, errors.New("nobody asks for it")
 }
 
@@ -230,15 +306,19 @@ func (e *engine) Apply(ctx context.Context, j *work.Job) (*work.ApplyResult, err
 			o.space.applying = nil
 		}
 	}()
+	data := fmt.Sprintf(`{"version":4,"serial":%d,"lineage":"l","outputs":{},"resources":[]}`, j.Run.Number)
+	attempt := o.attempts
 	for i := range s.steps {
 		if err := e.say(j, o, j.Run.Apply.ID, fmt.Sprintf("step %d, life %d", i, e.p.life)); err != nil {
 			return nil, err
 		}
 		if err := e.work(ctx, j, s.apply/time.Duration(s.steps), s.deaf); err != nil {
+			if errors.Is(err, work.ErrLost) {
+				e.arriveLate(j, o, attempt, []byte(data))
+			}
 			return nil, err
 		}
 	}
-	data := fmt.Sprintf(`{"version":4,"serial":%d,"lineage":"l","outputs":{},"resources":[]}`, j.Run.Number)
 	if err := j.State.Write(ctx, []byte(data)); err != nil {
 		return nil, err
 	}

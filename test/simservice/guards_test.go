@@ -19,9 +19,11 @@ const (
 	guardConfirmed guard = "confirmed"
 	// guardAgain: when a service starts, it queues the runs that were being planned.
 	guardAgain guard = "again"
+	// guardFence: what an engine sends that has lost its seat is refused.
+	guardFence guard = "fence"
 )
 
-var guards = []guard{guardResumed, guardStarted, guardReleased, guardConfirmed, guardAgain}
+var guards = []guard{guardResumed, guardStarted, guardReleased, guardConfirmed, guardAgain, guardFence}
 
 // write changes a run in the store without changing its keys in the indexes.
 func write(s *store.Store, r *record.Run) {

@@ -104,7 +104,7 @@ func (w *world) observe(p *process) {
 			if !reach[before.Status][r.Status] {
 				w.violateLocked("table", "%s was %s and is %s", r.Message, before.Status, r.Status)
 			}
-			if p.dead && r.Status == record.Planning { // its last change was durable, and then it crashed
+			if p.dead && r.Status == record.Planning && !w.apart { // its last change was durable, and then it crashed
 				w.orders[r.Message].deaths++
 			}
 			w.turn(before, r, now, spaces[r.Workspace])
@@ -380,9 +380,14 @@ func (w *world) ended() []*record.Run {
 	return slices.DeleteFunc(w.sorted(w.known), func(r *record.Run) bool { return !r.Status.Final() })
 }
 
-// deadly is after how many crashes during one plan the service does not begin it again: the configuration may be what
-// it dies of.
-const deadly = 2
+// deadly is after how many deaths during one phase the service does not begin it again: the configuration may be what
+// the process dies of.
+func (w *world) deadly() int {
+	if w.apart {
+		return 3
+	}
+	return 2
+}
 
 // mayEndAs reports whether a run may have its final status.
 func (w *world) mayEndAs(o *order, r *record.Run) bool {
@@ -394,7 +399,7 @@ func (w *world) mayEndAs(o *order, r *record.Run) bool {
 	case record.Applied:
 		return applies && !s.applyFails
 	case record.Errored:
-		return s.planFails || o.faulty || applies && (s.applyFails || o.stale) || o.deaths >= deadly
+		return s.planFails || o.faulty || applies && (s.applyFails || o.stale) || o.deaths >= w.deadly()
 	case record.Discarded:
 		return o.discarded || o.space.expires && !r.AutoApply || r.SavePlan
 	case record.Canceled:

@@ -65,7 +65,7 @@ func (w *world) start() {
 	p.store.Around(p.around)
 	p.tamper(w.hide)
 	p.service, err = service.New(service.Options{
-		Store: p.store, Engine: &engine{p}, Version: "0.1.0", Plans: plansAtATime, Applies: w.applies,
+		Store: p.store, Engine: newEngine(p), Apart: w.apart, Version: "0.1.0", Plans: plansAtATime, Applies: w.applies,
 		MaxConfiguration: 1 << 20, MaxState: 1 << 20, ForceCancelAfter: forceAfter,
 	})
 	p.tamper(w.show)
@@ -100,7 +100,7 @@ func (w *world) dieLocked(p *process) {
 	close(p.died)
 	w.counted["crashes"]++
 	for _, r := range w.known {
-		if r.Status == record.Planning {
+		if r.Status == record.Planning && !w.apart {
 			w.orders[r.Message].deaths++
 		}
 	}

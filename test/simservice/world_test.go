@@ -41,6 +41,7 @@ type world struct {
 	chance   *rand.Rand
 	applies  int
 	exact    bool // changes are made one by one, so that the seed is replayed exactly
+	apart    bool // engines are processes of their own, and die
 	life     int
 	ordered  int
 	later    []pendingPost
@@ -90,7 +91,7 @@ func simulate(t *testing.T, seed uint64, without guard, trace io.Writer) (out ou
 		if w.key, err = seal.NewKey(seal.NewSecret()); err != nil {
 			t.Fatal(err)
 		}
-		w.applies, w.exact = 1+w.chance.IntN(3), seed%2 == 1
+		w.applies, w.exact, w.apart = 1+w.chance.IntN(3), seed%2 == 1, seed%4 > 1
 		w.play()
 		out = outcome{w.sum, w.wrong, w.counted}
 	})
