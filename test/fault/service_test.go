@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -126,16 +127,28 @@ func (s *serviceSeries) between(least, most int) time.Duration {
 func (s *serviceSeries) strike() (mend func()) {
 	s.T.Helper()
 	w := s.workers[s.chance.IntN(len(s.workers))]
-	kind := []string{"service killed", "service killed", "service killed", "worker killed", "worker killed",
-		"server killed", "disk of the service full", "disk of the server full"}[s.chance.IntN(8)]
+	kind := []string{"service killed", "service killed", "service and engines killed", "engines killed",
+		"engines killed", "engines stopped", "worker killed", "worker killed", "server killed",
+		"disk of the service full", "disk of the server full"}[s.chance.IntN(11)]
 	switch {
 	case kind == "disk of the service full" && s.data == nil, kind == "disk of the server full" && s.streams == nil:
 		kind = "service killed"
 	}
+	engines := s.v.Engines()
 	switch kind {
 	case "service killed":
 		must(s.T, s.v.Kill())
 		mend = s.v.Start
+	case "service and engines killed":
+		signalAll(engines, syscall.SIGKILL)
+		must(s.T, s.v.Kill())
+		mend = s.v.Start
+	case "engines killed":
+		signalAll(engines, syscall.SIGKILL)
+		mend = func() {}
+	case "engines stopped": // longer than the leases of permits and claims
+		signalAll(engines, syscall.SIGSTOP)
+		mend = func() { signalAll(engines, syscall.SIGCONT) }
 	case "worker killed":
 		must(s.T, w.Kill())
 		mend = w.Start
@@ -159,6 +172,13 @@ func (s *serviceSeries) strike() (mend func()) {
 	s.total++
 	s.made[kind]++
 	return mend
+}
+
+// signalAll sends a signal to processes. One may have ended meanwhile.
+func signalAll(pids []int, signal syscall.Signal) {
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, signal)
+	}
 }
 
 // again restarts the server, and the processes that have ended because it was unreachable.
