@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	regexpsyntax "regexp/syntax"
 	"strconv"
 	"strings"
 
@@ -162,12 +163,17 @@ func indentedText(args []cty.Value) error {
 // replacedText checks the length of the result of replace.
 func replacedText(args []cty.Value) error {
 	text, old, with := textOf(args[0]), textOf(args[1]), textOf(args[2])
+	if expression, ok := betweenSlashes(old); ok {
+		if err := search(expression, text); err != nil {
+			return err
+		}
+	}
 	if len(text)+(len(text)+1)*len(with) <= bounds.String {
 		return nil
 	}
 	var count int
-	if len(old) > 1 && strings.HasPrefix(old, "/") && strings.HasSuffix(old, "/") {
-		pattern, err := regexp.Compile(old[1 : len(old)-1])
+	if expression, ok := betweenSlashes(old); ok {
+		pattern, err := regexp.Compile(expression)
 		if err != nil {
 			return nil //nolint:nilerr // the function reports it
 		}
@@ -191,8 +197,55 @@ func pieces(args []cty.Value) error {
 	return nil
 }
 
-// matches checks the number of matches that regexall finds.
+// maxPattern is the length of a regular expression, whose compiled form takes much more memory.
+const maxPattern = 1 << 20
+
+// maxSearch bounds the time of a search: a regular expression can try all of its steps at each byte of the text.
+const maxSearch = 1 << 29
+
+// maxRepeats is how many steps one byte of a regular expression can stand for, as in x{1000}.
+const maxRepeats = 1000
+
+// searched checks the time that a search with a regular expression takes.
+func searched(args []cty.Value) error { return search(textOf(args[0]), textOf(args[1])) }
+
+func search(expression, text string) error {
+	if len(expression) > maxPattern {
+		return fmt.Errorf("a regular expression may have %d bytes at most", maxPattern)
+	}
+	if len(expression)*maxRepeats*len(text) <= maxSearch {
+		return nil
+	}
+	program, err := stepsOf(expression)
+	if err == nil && len(program.Inst)*len(text) > maxSearch {
+		return fmt.Errorf("the search would take too long: the regular expression has %d steps, and the text %d bytes",
+			len(program.Inst), len(text))
+	}
+	return nil // the function reports mistakes in the expression
+}
+
+// stepsOf returns the program of a regular expression.
+func stepsOf(expression string) (*regexpsyntax.Prog, error) {
+	parsed, err := regexpsyntax.Parse(expression, regexpsyntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	return regexpsyntax.Compile(parsed.Simplify())
+}
+
+// betweenSlashes returns the regular expression that an argument of replace is; false if it is a text.
+func betweenSlashes(old string) (string, bool) {
+	if len(old) > 1 && strings.HasPrefix(old, "/") && strings.HasSuffix(old, "/") {
+		return old[1 : len(old)-1], true
+	}
+	return "", false
+}
+
+// matches checks the time of a search, and the number of matches that regexall finds.
 func matches(args []cty.Value) error {
+	if err := searched(args); err != nil {
+		return err
+	}
 	text := textOf(args[1])
 	if len(text) <= bounds.Elements {
 		return nil

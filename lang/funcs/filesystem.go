@@ -170,11 +170,28 @@ func (d directory) digestOf(how digest) function.Function {
 		}
 		defer f.Close() //nolint:errcheck // it is only read
 		h := how.hash()
-		if _, err := io.Copy(h, f); err != nil {
+		if err := copyAll(h, f, args[0].AsString()); err != nil {
 			return cty.NilVal, d.named(err)
 		}
 		return cty.StringVal(how.write(h.Sum(nil))), nil
 	}, plain("path", cty.String))
+}
+
+// copyAll writes the content of a file. A file of any size has an end, which a device or a pipe need not have.
+func copyAll(to io.Writer, f fs.File, name string) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Mode().IsRegular() {
+		_, err = io.Copy(to, f)
+		return err
+	}
+	n, err := io.Copy(to, io.LimitReader(f, bounds.Stream+1))
+	if err == nil && n > bounds.Stream {
+		err = &bounds.TooLargeError{Name: name, Limit: bounds.Stream}
+	}
+	return err
 }
 
 func (d directory) fileExists() function.Function {
