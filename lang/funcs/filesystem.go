@@ -241,7 +241,11 @@ func (d directory) fileSet() function.Function {
 		if !filepath.IsAbs(path.AsString()) {
 			full = filepath.Join(literally(d.base), written)
 		}
-		matches, err := d.glob(full)
+		err := searchable(pattern.AsString())
+		var matches []string
+		if err == nil {
+			matches, err = d.glob(full)
+		}
 		if err != nil {
 			return cty.NilVal, fmt.Errorf("matching %s: %w", show(written, pathMarks, patternMarks), reason(err))
 		}
@@ -266,6 +270,42 @@ func (d directory) fileSet() function.Function {
 		}
 		return cty.SetVal(found).WithMarks(pathMarks, patternMarks), nil
 	}, withMarks("path", cty.String), withMarks("pattern", cty.String))
+}
+
+// Each further part ** of a pattern is searched below all directories that the part before it has found, and each
+// combination of alternatives is a search of its own.
+const (
+	maxDoubleStars  = 4
+	maxAlternatives = 1000
+)
+
+// searchable checks that a pattern can be searched for in a reasonable time.
+func searchable(pattern string) error {
+	if strings.Count(pattern, "**") > maxDoubleStars {
+		return fmt.Errorf("the pattern has more than %d parts **", maxDoubleStars)
+	}
+	combinations, open := 1, []int{}
+	for i := 0; i < len(pattern) && combinations <= maxAlternatives; i++ {
+		switch last := len(open) - 1; pattern[i] {
+		case '\\':
+			i++
+		case '{':
+			open = append(open, 1)
+		case ',':
+			if last >= 0 {
+				open[last]++
+			}
+		case '}':
+			if last >= 0 {
+				combinations *= open[last]
+				open = open[:last]
+			}
+		}
+	}
+	if combinations > maxAlternatives {
+		return fmt.Errorf("the alternatives of the pattern have more than %d combinations", maxAlternatives)
+	}
+	return nil
 }
 
 // glob returns the files that match an absolute pattern.
