@@ -155,11 +155,28 @@ func (y *Sync) Empty(ctx context.Context, workspace string, cause string) error 
 		return err
 	}
 	// After a crash before the mark, the next Pull says that the file is empty; the store has the state.
-	if err := y.Store.Replace(ctx, workspace, "", state.Empty(), journal.Because(cause)); err != nil {
+	none, err := y.vacate(ctx, workspace, "", journal.Because(cause))
+	if err != nil {
 		return err
 	}
-	return y.mark(ctx, &comparison{workspace: workspace, where: y.Backend.Describe(workspace).Where},
-		journal.VersionInfo{}, hash(nil))
+	return y.mark(ctx, &comparison{workspace: workspace, where: y.Backend.Describe(workspace).Where}, none, hash(nil))
+}
+
+// vacate makes an empty state without a lineage the newest version, and returns that version. Its serial is greater
+// than all before it, since a plan names the version for which it was made by lineage and serial. Without a lineage,
+// serial 0 is the time before the first version: everything that has existed since then would count as created and
+// removed after the plan.
+func (y *Sync) vacate(ctx context.Context, workspace, lockID string, cause journal.Cause) (journal.VersionInfo, error) {
+	versions, err := y.Store.Versions(ctx, workspace)
+	if err != nil {
+		return journal.VersionInfo{}, err
+	}
+	none := state.Empty()
+	for _, v := range versions {
+		none.Serial = max(none.Serial, v.Serial)
+	}
+	none.Serial++
+	return journal.VersionInfo{Serial: none.Serial}, y.Store.Replace(ctx, workspace, lockID, none, cause)
 }
 
 // ErroredFile is the name, as in OpenTofu, of the file for a state that could not be written to its backend.
@@ -328,11 +345,11 @@ func (y *Sync) adoptRemoval(ctx context.Context, p *comparison, lockID string) (
 	if err != nil {
 		return "", err
 	}
-	if err := y.Store.Replace(ctx, p.workspace, lockID, state.Empty(),
-		journal.Cause{Text: p.where + " was removed", Elsewhere: true}); err != nil {
+	none, err := y.vacate(ctx, p.workspace, lockID, journal.Cause{Text: p.where + " was removed", Elsewhere: true})
+	if err != nil {
 		return "", err
 	}
-	if err := y.mark(ctx, p, journal.VersionInfo{}, hash(nil)); err != nil {
+	if err := y.mark(ctx, p, none, hash(nil)); err != nil {
 		return "", err
 	}
 	if s.IsEmpty() {

@@ -154,6 +154,41 @@ func TestARemovedSnapshotEmptiesTheStateAndSaysHowToGetItBack(t *testing.T) {
 	is(t, w.others().Lineage != before.Lineage, true)
 }
 
+// Both wrote a version with serial 0 and without a lineage, which names the time before the first version: the changes
+// since it were all that had ever been made.
+func TestAfterARemovalTheChangesSinceItAreNone(t *testing.T) {
+	for name, remove := range map[string]func(w *world){
+		"removed": func(w *world) {
+			ok(t, w.b.Write(t.Context(), ws, nil))
+			w.pull()
+		},
+		"emptied": func(w *world) { ok(t, w.sync.Empty(t.Context(), ws, "moved")) },
+	} {
+		w := newWorld(t)
+		serials := map[uint64]bool{0: true}
+		for n := range 3 {
+			w.commit("a", n)
+			w.push()
+			remove(w)
+			now := w.load()
+			if now.Lineage != "" || serials[now.Serial] {
+				t.Errorf("%s: the version has the lineage %q and the serial %d", name, now.Lineage, now.Serial)
+			}
+			serials[now.Serial] = true
+			for serial := range serials {
+				list, err := w.store.Since(t.Context(), ws, "", serial)
+				ok(t, err)
+				if (len(list) == 0) != (serial == now.Serial) {
+					t.Errorf("%s: since serial %d of up to %d there are the changes %v", name, serial, now.Serial, list)
+				}
+			}
+			w.push()
+			is(t, w.others() == nil, true)
+			is(t, w.pull(), "")
+		}
+	}
+}
+
 func TestAnotherStateOrAnOlderOneIsAdoptedAndToldOf(t *testing.T) {
 	w := newWorld(t)
 	w.commit("a", 1)

@@ -176,6 +176,10 @@ func TestMistakesHaveTheSummariesOfOpenTofu(t *testing.T) {
 		"a short passphrase": {changed("correct-horse-battery", "short"),
 			"Unable to build encryption key data"},
 		"few iterations":  {changed("200000", "1000"), "Unable to build encryption key data"},
+		// A billion iterations took half an hour that nothing interrupts, and a long salt all memory.
+		"many iterations": {changed("200000", "2000000000"), "Unable to build encryption key data"},
+		"a long salt": {changed("iterations", "salt_length = 2000000000\n iterations"),
+			"Unable to build encryption key data"},
 		"an unknown hash": {changed("sha256", "md5"), "Unable to build encryption key data"},
 		"a key of a wrong length": {changed("iterations", "key_length = 7\n iterations"),
 			"Invalid method configuration"},

@@ -10,10 +10,10 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
 	"github.com/zclconf/go-cty/cty/gocty"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // pair is the keys of a key provider. Decryption is nil if there is nothing to decrypt.
@@ -45,7 +45,7 @@ func bytesOf(v cty.Value, at hcl.Range) ([]byte, diag.List) {
 	unsuitable := func(err error) ([]byte, diag.List) {
 		return nil, diag.Errors("Unsuitable value type", fmt.Sprintf("This has to be a list of bytes: %s.", err), &at)
 	}
-	list, err := convert.Convert(v, cty.List(cty.Number))
+	list, err := syntax.Convert(v, cty.List(cty.Number))
 	switch {
 	case err != nil:
 		return unsuitable(err)
@@ -101,7 +101,7 @@ func (a given) take(content *hcl.BodyContent, name string, typ cty.Type, into an
 		return diags
 	}
 	at := attr.Expr.Range()
-	v, err := convert.Convert(v, typ)
+	v, err := syntax.Convert(v, typ)
 	if err == nil {
 		err = gocty.FromCtyValue(v, into)
 	}

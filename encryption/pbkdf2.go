@@ -86,8 +86,12 @@ func (p *passphrase) check() error {
 		return errors.New("key_length has to be larger than zero")
 	case p.how.Iterations < minIterations:
 		return fmt.Errorf("iterations is dangerously low (at least %d are needed)", minIterations)
+	case p.how.Iterations > maxIterations:
+		return fmt.Errorf("iterations is too high (at most %d are computed)", maxIterations)
 	case p.salt <= 0:
 		return errors.New("salt_length has to be larger than zero")
+	case p.salt > maxKeyLength:
+		return fmt.Errorf("salt_length is too large (at most %d bytes are made)", maxKeyLength)
 	case !known:
 		return fmt.Errorf("there is no hash_function %q; there are sha256 and sha512", p.how.Hash)
 	}
@@ -128,7 +132,7 @@ func (p *passphrase) key(secret []byte, d derivation) ([]byte, error) {
 		return nil, nil
 	}
 	function, ok := hashFunctions[d.Hash]
-	if !ok || d.Iterations < 0 || d.Length < 0 || d.Length > maxKeyLength {
+	if !ok || d.Iterations < 0 || d.Iterations > maxIterations || d.Length < 0 || d.Length > maxKeyLength {
 		return nil, errors.New("the metadata of the encrypted data are invalid")
 	}
 	input, err := json.Marshal([]any{secret, d})
@@ -144,5 +148,9 @@ func (p *passphrase) key(secret []byte, d derivation) ([]byte, error) {
 	return key, failure
 }
 
-// maxKeyLength bounds the length of derived keys, since metadata may have been manipulated.
-const maxKeyLength = 1 << 20
+// maxKeyLength bounds the length of derived keys and of salts, maxIterations the time of a derivation, which nothing
+// interrupts: about a minute. Metadata may have been manipulated, and a configuration may be that of anybody.
+const (
+	maxKeyLength  = 1 << 20
+	maxIterations = 50_000_000
+)

@@ -162,7 +162,7 @@ func (s *shown) atService(ctx context.Context, name string) (done bool, diags di
 
 // state shows a state; nil if there is none.
 func (s *shown) state(ctx context.Context, st *state.State) diag.List {
-	if st == nil || edit.NeverStored(st) {
+	if st == nil || edit.IsNone(st) {
 		text, err := document.NoStateJSON()
 		s.Print("No state.\n")
 		return s.WriteDocument(text, err)

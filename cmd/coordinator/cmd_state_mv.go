@@ -56,7 +56,7 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 		switch {
 		case diags.HasErrors():
 			return diags
-		case edit.NeverStored(source):
+		case edit.IsNone(source):
 			return noStateFile()
 		case malformed.HasErrors():
 			return malformed

@@ -51,7 +51,7 @@ func runReplaceProvider(ctx context.Context, a *app, args []string) int {
 		if diags.HasErrors() {
 			return diags
 		}
-		if edit.NeverStored(st) {
+		if edit.IsNone(st) {
 			return noStateFile()
 		}
 		resources, changes := edit.Reassigned(st, from, to)

@@ -56,7 +56,7 @@ func runStateList(ctx context.Context, a *app, args []string) int {
 	targets, malformed := parseTargets(f.Args())
 	return s.ReadState(ctx, e.vars.Variables, *file, func(st *state.State) diag.List {
 		switch {
-		case edit.NeverStored(st):
+		case edit.IsNone(st):
 			return noStateFile()
 		case malformed.HasErrors():
 			return malformed
@@ -103,7 +103,7 @@ func runStateShow(ctx context.Context, a *app, args []string) int {
 	}
 	s.WholeConfig = true
 	return s.ReadState(ctx, e.vars.Variables, *file, func(st *state.State) diag.List {
-		if edit.NeverStored(st) {
+		if edit.IsNone(st) {
 			return noStateFile()
 		}
 		if st.Object(at, state.CurrentObject) == nil {
@@ -159,7 +159,7 @@ func runStatePull(ctx context.Context, a *app, args []string) int {
 	}
 	s.WholeConfig = true
 	return s.ReadState(ctx, vars.Variables, "", func(st *state.State) diag.List {
-		if edit.NeverStored(st) {
+		if edit.IsNone(st) {
 			return nil
 		}
 		var text bytes.Buffer

@@ -45,7 +45,7 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 			return diags
 		}
 		switch {
-		case edit.NeverStored(st):
+		case edit.IsNone(st):
 			return noStateFile()
 		case malformed.HasErrors():
 			return malformed

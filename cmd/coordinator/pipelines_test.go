@@ -78,7 +78,8 @@ type savedPlan struct {
 	base  content
 	n     int
 	tag   string
-	moved int // how often the state had been moved elsewhere
+	moved int  // how often the state had been moved elsewhere
+	done  bool // it was applied, and has changed objects
 }
 
 // pipeline is a directory in which commands are run in random order, with the model of their permitted effects.
@@ -296,11 +297,16 @@ func (p *pipeline) values() (n int, tag string, args []string) {
 	return n, tag, []string{fmt.Sprintf("-var=n=%d", n), "-var=tag=" + tag}
 }
 
+// savedPlan is a plan for the present state.
+func (p *pipeline) savedPlan(n int, tag string) savedPlan {
+	return savedPlan{at: p.at(), base: p.states[p.at()], n: n, tag: tag, moved: p.moved[p.at()]}
+}
+
 func (p *pipeline) apply() {
 	n, tag, args := p.values()
 	p.run(p.code(), append([]string{"apply", "-no-color", "-auto-approve"}, args...)...)
 	if p.ready() {
-		p.became(savedPlan{p.at(), p.states[p.at()], n, tag, p.moved[p.at()]})
+		p.became(p.savedPlan(n, tag))
 	} else {
 		p.unchanged()
 	}
@@ -312,7 +318,7 @@ func (p *pipeline) plan() {
 	p.run(p.code(), append([]string{"plan", "-no-color", "-out=" + name}, args...)...)
 	p.unchanged()
 	if p.ready() {
-		p.plans[name] = savedPlan{p.at(), p.states[p.at()], n, tag, p.moved[p.at()]}
+		p.plans[name] = p.savedPlan(n, tag)
 	}
 }
 
@@ -334,6 +340,9 @@ func (p *pipeline) applyPlan() {
 		}
 		p.run(code, "apply", "-no-color", name)
 		p.unchanged()
+	case s.done && *pipelineProgram == "": // a plan is applied once, even if an old copy of the state is put back
+		p.run(1, "apply", "-no-color", name)
+		p.unchanged()
 	case same:
 		p.run(0, "apply", "-no-color", name)
 		p.became(s)
@@ -344,12 +353,14 @@ func (p *pipeline) applyPlan() {
 			p.unchanged()
 		}
 	}
+	s.done = s.done || !maps.Equal(now.Objects, p.states[s.at].Objects)
+	p.plans[name] = s
 }
 
 func (p *pipeline) destroy() {
 	p.run(p.code(), "destroy", "-no-color", "-auto-approve")
 	if p.ready() {
-		p.became(savedPlan{p.at(), p.states[p.at()], 0, "", p.moved[p.at()]})
+		p.became(p.savedPlan(0, ""))
 	} else {
 		p.unchanged()
 	}

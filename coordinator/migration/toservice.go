@@ -84,7 +84,7 @@ func (m *migration) holdsState(ctx context.Context, name string) (bool, diag.Lis
 			"whether an operation on an object of the workspace %q has taken effect, and the service would not know of "+
 			"that. Say how it ended first: %s runs resolve", name, diag.Program()), nil))
 	}
-	return !edit.NeverStored(st), diags
+	return !edit.IsNone(st), diags
 }
 
 // targetAt returns the workspace of the service for the state of a workspace; empty if the user has to name one.

@@ -13,7 +13,6 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/nats-io/nkeys"
 	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -239,7 +238,7 @@ func (p *parser) value(a *hcl.Attribute, want cty.Type, what string) (cty.Value,
 	if problems.HasErrors() {
 		return v, false
 	}
-	got, err := convert.Convert(v, want)
+	got, err := syntax.Convert(v, want)
 	if err != nil || got.IsNull() || !got.IsWhollyKnown() {
 		p.fail("Invalid value", fmt.Sprintf("The argument %q must be %s.", a.Name, what), a.Expr.Range().Ptr())
 		return got, false

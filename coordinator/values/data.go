@@ -7,7 +7,6 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
 	"github.com/zclconf/go-cty/cty/function"
 
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -15,6 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/lang/marks"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // Module implements eval.Data. It does not repeat the problems of referenced values: their own vertices report
@@ -123,7 +123,7 @@ func (m *Module) convertVariable(v *config.Variable, given cty.Value, rng *hcl.R
 	if v.TypeDefaults != nil && !bare.IsNull() {
 		given = v.TypeDefaults.Apply(bare).WithMarks(valueMarks)
 	}
-	value, err := convert.Convert(given, v.ConstraintType)
+	value, err := syntax.Convert(given, v.ConstraintType)
 	if err != nil {
 		if source == "" && rng != nil {
 			what = fmt.Sprintf("The value given at %s is not suitable for %s: ", rng, m.qualified("var."+v.Name))

@@ -1,11 +1,13 @@
 package values
 
 import (
+	"fmt"
 	"path/filepath"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/internal/bounds"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
@@ -98,6 +100,9 @@ func (m *Module) expand(count, forEach, enabled hcl.Expression, exclude string) 
 		if validating {
 			return e.wildcard(eval.Repetition{CountIndex: cty.UnknownVal(cty.Number).RefineNotNull()}), diags
 		}
+		if diags = diags.Append(m.store.crowded(n, count)); diags.HasErrors() {
+			break
+		}
 		e.Keys = make([]addr.Key, n)
 		for i := range e.Keys {
 			e.Keys[i] = addr.IntKey(i)
@@ -108,6 +113,9 @@ func (m *Module) expand(count, forEach, enabled hcl.Expression, exclude string) 
 		if validating {
 			return e.wildcard(eval.Repetition{EachKey: cty.UnknownVal(cty.String).RefineNotNull(),
 				EachValue: cty.DynamicVal}), diags
+		}
+		if diags = diags.Append(m.store.crowded(len(elements), forEach)); diags.HasErrors() {
+			break
 		}
 		e.each = make(map[addr.Key]eval.Repetition, len(elements))
 		e.Keys = make([]addr.Key, len(elements))
@@ -131,6 +139,18 @@ func (m *Module) expand(count, forEach, enabled hcl.Expression, exclude string) 
 		e.Keys, e.Unknown = nil, true
 	}
 	return e, diags
+}
+
+// crowded returns an error if a run would have more instances than it can handle with the n of another block. Each
+// takes memory, and a few modules inside each other have billions.
+func (s *Store) crowded(n int, argument hcl.Expression) diag.List {
+	if s.instances.Add(int64(n)) <= bounds.Instances {
+		return nil
+	}
+	s.instances.Add(-int64(n))
+	return diag.Errors("Too many instances", fmt.Sprintf("With the %d instances of this block, all blocks of the run "+
+		"would have more than %d instances together, which is the most that a run can handle.", n, bounds.Instances),
+		argument.Range().Ptr())
 }
 
 // wildcard returns the expansion with the single instance of validation.

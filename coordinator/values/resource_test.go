@@ -153,6 +153,35 @@ func TestARepetitionThatCannotBeKnownIsAnError(t *testing.T) {
 	}
 }
 
+// A count of a billion, or modules with a thousand instances each inside each other, took all memory before anything was
+// planned, and ended the process with all of its runs.
+func TestARunHasALimitedNumberOfInstances(t *testing.T) {
+	s := store(t, Planning, nil, `
+resource "fake_thing" "billion" { count = 1000000000 }
+resource "fake_thing" "many" { count = 262145 }
+resource "fake_thing" "half" { count = 200000 }
+resource "fake_thing" "rest" { count = 62143 }
+resource "fake_thing" "one" { for_each = toset(["a"]) }
+resource "fake_thing" "last" { for_each = toset(["a"]) }
+`)
+	for _, c := range []struct {
+		name, says string
+		keys       int
+	}{
+		{"billion", "Invalid count argument", 0}, {"many", "Invalid count argument", 0}, {"half", "", 200_000},
+		{"rest", "", 62_143}, {"one", "", 1}, {"last", "Too many instances", 0},
+	} {
+		e, diags := s.resource(c.name).Expansion()
+		got := ""
+		if len(diags) > 0 {
+			got = diags[0].Summary
+		}
+		if got != c.says || len(e.Keys) != c.keys || e.Unknown != (c.says != "") {
+			t.Errorf("%s: %d instances, unknown: %t, %q", c.name, len(e.Keys), e.Unknown, got)
+		}
+	}
+}
+
 func TestWhatASchemaDeprecatesIsToldToWhoUsesIt(t *testing.T) {
 	s := store(t, Planning, nil, `resource "fake_thing" "a" { old = "x" }`)
 	o := thing("1").AsValueMap()

@@ -2,6 +2,7 @@ package values
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
@@ -84,6 +85,8 @@ type Store struct {
 	modules map[addr.ModuleInstance]*Module
 	// presets set the values of resource instances whose modules are not expanded yet.
 	presets map[addr.AbsResource][]func(*Resource)
+
+	instances atomic.Int64 // of all expansions so far
 
 	provMu    sync.Mutex // guards providers
 	providers map[addr.ProviderInstance]*providerCell

@@ -33,6 +33,8 @@ const (
 	Elements = 1 << 20
 	// String is the length of a computed string in bytes.
 	String = 64 << 20
+	// Instances is how many instances all blocks of a run have together.
+	Instances = 1 << 18
 	// Texts is the length of all strings together, in bytes, that the loops of one expression compute.
 	Texts = 2 * String
 )

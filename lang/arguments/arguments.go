@@ -12,10 +12,10 @@ import (
 	"strings"
 
 	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/schema"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // Arguments are the arguments of a block, or of a nested part of it, converted to the types of the schema. After
@@ -89,7 +89,7 @@ func (s Spec) Decode(config cty.Value) (Arguments, diag.List) {
 				"expected here.", name)))
 			continue
 		}
-		v, err := convert.Convert(asBlocks(given[name], s.Schema.Blocks[name]), ty)
+		v, err := syntax.Convert(asBlocks(given[name], s.Schema.Blocks[name]), ty)
 		if err != nil {
 			var inner cty.PathError
 			if errors.As(err, &inner) {
@@ -173,7 +173,7 @@ func fromEnvironment(argument string, ty cty.Type, names []string, env func(stri
 		if ty.IsListType() || ty.IsSetType() { // one element; kinds with a separator read the variable themselves
 			given = cty.TupleVal([]cty.Value{given})
 		}
-		v, err := convert.Convert(given, ty)
+		v, err := syntax.Convert(given, ty)
 		if err != nil {
 			return cty.NullVal(ty), diag.List{Problem(cty.GetAttrPath(argument), "Invalid environment variable",
 				fmt.Sprintf("The environment variable %s, which replaces %q, has a value that does not fit: %s.",

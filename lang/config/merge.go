@@ -5,7 +5,8 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
+
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // merge applies the declarations of an override file to those of the files before it.
@@ -151,7 +152,7 @@ func (a *assembler) mergeVariable(v, o *Variable) {
 		return
 	}
 	const summary = "Invalid default value for variable"
-	value, err := convert.Convert(v.Default, v.ConstraintType)
+	value, err := syntax.Convert(v.Default, v.ConstraintType)
 	if err != nil {
 		switch {
 		case o.TypeSet && o.Default == cty.NilVal:

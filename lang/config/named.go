@@ -7,9 +7,9 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/ext/typeexpr"
 	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 var (
@@ -122,7 +122,7 @@ func (d *decoder) variableDefault(v *Variable, e hcl.Expression) {
 		if v.TypeDefaults != nil && !value.IsNull() {
 			value = v.TypeDefaults.Apply(value)
 		}
-		converted, err := convert.Convert(value, v.ConstraintType)
+		converted, err := syntax.Convert(value, v.ConstraintType)
 		if err != nil {
 			d.err(e.Range(), summary, "The default is not of the variable's type: %s.", conversionText(err))
 			converted = cty.DynamicVal

@@ -7,9 +7,9 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // VariableValue is the value of a declared root variable, not yet converted to its type.
@@ -103,7 +103,7 @@ func (v *Variable) Convert(name string, given VariableValue) (cty.Value, diag.Li
 	if v.TypeDefaults != nil && !unmarked.IsNull() {
 		unmarked = v.TypeDefaults.Apply(unmarked)
 	}
-	converted, err := convert.Convert(unmarked, v.ConstraintType)
+	converted, err := syntax.Convert(unmarked, v.ConstraintType)
 	if err != nil {
 		return cty.UnknownVal(v.Type), diag.Errors("Invalid value for input variable",
 			fmt.Sprintf("The value%s is not of the type of %s: %s.", given.origin(v), name, conversionText(err)),

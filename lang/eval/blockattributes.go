@@ -6,6 +6,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/schema"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // Before version 0.12 of the language, attributes and blocks were not distinguished. Providers from that time
@@ -129,15 +130,15 @@ func withBlocks(in *hcl.BodySchema, blocks map[string]bool) *hcl.BodySchema {
 	return out
 }
 
-// fixedBody presents blocks as attributes if the shape requires it. Its dynamic blocks have been expanded.
+// fixedBody presents blocks as attributes if the shape requires it, and measures what becomes a number. Its dynamic blocks have been expanded.
 type fixedBody struct {
 	hcl.Body
 	shape *shape
 }
 
-// fix wraps a body of a legacy schema.
+// fix wraps a body of a legacy schema, or of one with numbers.
 func fix(body hcl.Body, s *shape) hcl.Body {
-	if !s.legacy {
+	if !s.legacy && !s.numbers {
 		return body
 	}
 	return &fixedBody{body, s}
@@ -166,6 +167,11 @@ func (b *fixedBody) Unknown() bool {
 func (b *fixedBody) rewrite(in *hcl.BodyContent, asBlocks map[string]bool) *hcl.BodyContent {
 	out := &hcl.BodyContent{Attributes: make(hcl.Attributes, len(in.Attributes)), MissingItemRange: in.MissingItemRange}
 	for name, a := range in.Attributes {
+		if want := b.shape.attrs[name].want; want != cty.NilType && syntax.HasNumbers(want) {
+			measured := *a
+			measured.Expr = syntax.Converted{Expression: a.Expr, Want: want}
+			a = &measured
+		}
 		out.Attributes[name] = a
 	}
 	for _, block := range in.Blocks {

@@ -86,3 +86,30 @@ func TestAnArgumentOfABodyIsMeasured(t *testing.T) {
 		t.Errorf("%s", summaries(found))
 	}
 }
+
+// An argument that is a number took a text of millions of digits, which takes minutes to read, in either decoder.
+func TestATextThatBecomesANumberInABodyIsMeasured(t *testing.T) {
+	s := testScope(&fakeData{variables: map[string]cty.Value{"d": cty.StringVal(strings.Repeat("9", 200_000))}})
+	inner := &schema.NestedBlock{Nesting: schema.NestingList}
+	inner.Attributes = map[string]*schema.Attribute{"n": optional(cty.Map(cty.Number))}
+	block := &schema.Block{Attributes: map[string]*schema.Attribute{"n": optional(cty.Number)},
+		Blocks: map[string]*schema.NestedBlock{"b": inner}}
+	for _, src := range []string{"n = var.d\n", "b {\nn = { a = var.d }\n}\n", "nosuch = 1\nn = \"${var.d}\"\n"} {
+		f, diags := syntax.ParseConfig([]byte(src), "a.tf", hcl.InitialPos)
+		if diags.HasErrors() {
+			t.Fatal(diags)
+		}
+		_, found := PrepareBody(f.Body, block).Eval(s, Repetition{}, cty.NilVal)
+		if !strings.Contains(summaries(found), "Value too large") {
+			t.Errorf("%s: %.300s", src, summaries(found))
+		}
+	}
+	f, _ := syntax.ParseJSON([]byte(`{"a":"${1 + var.d}"}`), "a.tf.json")
+	attrs, _ := f.Body.JustAttributes()
+	for want, summary := range map[cty.Type]string{cty.Number: "Value too large", cty.String: "Value too large"} {
+		_, found := PrepareExpr(attrs["a"].Expr).Eval(s, want, Repetition{}, cty.NilVal)
+		if got := summaries(found); got != summary {
+			t.Errorf("JSON as %s: %.300s", want.FriendlyName(), got)
+		}
+	}
+}

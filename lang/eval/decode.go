@@ -234,7 +234,7 @@ func (d *decoder) attr(a *attrLayout, ctx *hcl.EvalContext) (cty.Value, bool) {
 	if len(diags) > 0 || a.want == cty.DynamicPseudoType && syntax.CheckValue(v) != nil {
 		return cty.NilVal, false
 	}
-	v, err := convert.Convert(v, a.want)
+	v, err := syntax.Convert(v, a.want)
 	if err != nil {
 		return cty.NilVal, false
 	}

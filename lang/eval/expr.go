@@ -7,7 +7,6 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -147,7 +146,7 @@ func valueAs(expr hcl.Expression, ctx *hcl.EvalContext, want cty.Type) (v cty.Va
 			return v, append(diags, outOfBounds(expr, ctx, err)), nil
 		}
 	}
-	v, err = convert.Convert(v, want)
+	v, err = syntax.Convert(v, want)
 	return v, diags, err
 }
 

@@ -50,6 +50,8 @@ func quickNative(expr hclsyntax.Expression) hclsyntax.Expression {
 		c := *e.ParenthesesExpr
 		c.Expression = quickNative(e.Expression)
 		return syntax.Measured{ParenthesesExpr: &c}
+	case syntax.Operand:
+		return e.Around(quickNative(e.Expression))
 	case *hclsyntax.ConditionalExpr:
 		c := *e
 		c.TrueResult, c.FalseResult = quickNative(e.TrueResult), quickNative(e.FalseResult)

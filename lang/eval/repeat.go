@@ -2,13 +2,13 @@ package eval
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 	"github.com/zclconf/go-cty/cty/gocty"
 
+	"github.com/millipede-iac/millipede/internal/bounds"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/marks"
 )
@@ -66,7 +66,7 @@ func (s *Scope) EvalCount(expr *Expr, o Repeating) (n int, known bool, diags dia
 	if n < 0 {
 		return 0, false, problem(nil, `The value of "count" does not fit: it must be zero or more.`)
 	}
-	if n > math.MaxInt32 {
+	if n > bounds.Instances {
 		return 0, false, problem(nil,
 			fmt.Sprintf(`The value of "count" does not fit: %d instances are more than any run can handle.`, n))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/schema"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // shape is a schema prepared for decoding bodies: in the form of hcldec, which is authoritative, and split up for
@@ -27,6 +28,8 @@ type shape struct {
 	// See blockattributes.go.
 	legacy bool
 	blocky map[string]*shape
+	// numbers is set if an attribute here or in a block is, or contains, a number.
+	numbers bool
 }
 
 // attrShape describes how the expression of an attribute becomes its value.
@@ -85,6 +88,7 @@ func newShape(block *schema.Block) *shape {
 	for name, a := range block.Attributes {
 		as := newAttrShape(a)
 		s.attrs[name] = as
+		s.numbers = s.numbers || syntax.HasNumbers(as.want)
 		s.absent[name] = cty.NullVal(as.result)
 		s.spec[name] = &hcldec.AttrSpec{Name: name, Type: as.want, Required: as.required}
 	}
@@ -94,6 +98,7 @@ func newShape(block *schema.Block) *shape {
 		}
 		bs := newBlockShape(nb)
 		s.blocks[name] = bs
+		s.numbers = s.numbers || bs.numbers
 		s.absent[name] = bs.none
 		s.spec[name] = bs.nested(name)
 	}

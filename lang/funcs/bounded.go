@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	regexpsyntax "regexp/syntax"
 	"strconv"
 	"strings"
 
@@ -65,13 +66,15 @@ func size(v cty.Value) int {
 // the element.
 const maxAdded = bounds.Elements / 2
 
+var errTooManyAdded = fmt.Errorf("the collections together have more than %d elements, which is the most that are "+
+	"joined", maxAdded)
+
 // added checks the sum of the sizes of collections, for functions that join them.
 func added(args []cty.Value) error {
 	total := 0
 	for _, arg := range args {
 		if total += size(arg); total > maxAdded {
-			return fmt.Errorf("the collections together have more than %d elements, which is the most that are joined",
-				maxAdded)
+			return errTooManyAdded
 		}
 	}
 	return nil
@@ -97,8 +100,30 @@ func multiplied(args []cty.Value) error {
 // written checks a value that becomes text.
 func written(args []cty.Value) error { return syntax.CheckWritten(args[0]) }
 
-// whole checks all elements of a value, at every depth.
-func whole(args []cty.Value) error { return syntax.CheckValue(args[0]) }
+// flattened checks all elements of a value, at every depth, and how many become elements of one tuple.
+func flattened(args []cty.Value) error {
+	if err := syntax.CheckValue(args[0]); err != nil {
+		return err
+	}
+	if leaves(args[0]) > maxAdded {
+		return errTooManyAdded
+	}
+	return nil
+}
+
+// leaves returns how many elements flatten finds in a value.
+func leaves(v cty.Value) int {
+	v, _ = v.Unmark()
+	if ty := v.Type(); !v.IsKnown() || v.IsNull() || !ty.IsListType() && !ty.IsSetType() && !ty.IsTupleType() {
+		return 1
+	}
+	n := 0
+	for it := v.ElementIterator(); it.Next(); {
+		_, element := it.Element()
+		n += leaves(element)
+	}
+	return n
+}
 
 // textOf returns a known string; empty for anything else.
 func textOf(v cty.Value) string {
@@ -138,12 +163,17 @@ func indentedText(args []cty.Value) error {
 // replacedText checks the length of the result of replace.
 func replacedText(args []cty.Value) error {
 	text, old, with := textOf(args[0]), textOf(args[1]), textOf(args[2])
+	if expression, ok := betweenSlashes(old); ok {
+		if err := search(expression, text); err != nil {
+			return err
+		}
+	}
 	if len(text)+(len(text)+1)*len(with) <= bounds.String {
 		return nil
 	}
 	var count int
-	if len(old) > 1 && strings.HasPrefix(old, "/") && strings.HasSuffix(old, "/") {
-		pattern, err := regexp.Compile(old[1 : len(old)-1])
+	if expression, ok := betweenSlashes(old); ok {
+		pattern, err := regexp.Compile(expression)
 		if err != nil {
 			return nil //nolint:nilerr // the function reports it
 		}
@@ -167,8 +197,55 @@ func pieces(args []cty.Value) error {
 	return nil
 }
 
-// matches checks the number of matches that regexall finds.
+// maxPattern is the length of a regular expression, whose compiled form takes much more memory.
+const maxPattern = 1 << 20
+
+// maxSearch bounds the time of a search: a regular expression can try all of its steps at each byte of the text.
+const maxSearch = 1 << 29
+
+// maxRepeats is how many steps one byte of a regular expression can stand for, as in x{1000}.
+const maxRepeats = 1000
+
+// searched checks the time that a search with a regular expression takes.
+func searched(args []cty.Value) error { return search(textOf(args[0]), textOf(args[1])) }
+
+func search(expression, text string) error {
+	if len(expression) > maxPattern {
+		return fmt.Errorf("a regular expression may have %d bytes at most", maxPattern)
+	}
+	if len(expression)*maxRepeats*len(text) <= maxSearch {
+		return nil
+	}
+	program, err := stepsOf(expression)
+	if err == nil && len(program.Inst)*len(text) > maxSearch {
+		return fmt.Errorf("the search would take too long: the regular expression has %d steps, and the text %d bytes",
+			len(program.Inst), len(text))
+	}
+	return nil // the function reports mistakes in the expression
+}
+
+// stepsOf returns the program of a regular expression.
+func stepsOf(expression string) (*regexpsyntax.Prog, error) {
+	parsed, err := regexpsyntax.Parse(expression, regexpsyntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	return regexpsyntax.Compile(parsed.Simplify())
+}
+
+// betweenSlashes returns the regular expression that an argument of replace is; false if it is a text.
+func betweenSlashes(old string) (string, bool) {
+	if len(old) > 1 && strings.HasPrefix(old, "/") && strings.HasSuffix(old, "/") {
+		return old[1 : len(old)-1], true
+	}
+	return "", false
+}
+
+// matches checks the time of a search, and the number of matches that regexall finds.
 func matches(args []cty.Value) error {
+	if err := searched(args); err != nil {
+		return err
+	}
 	text := textOf(args[1])
 	if len(text) <= bounds.Elements {
 		return nil
@@ -217,6 +294,9 @@ func formattedLength(args []cty.Value) (float64, error) {
 	longest := 0
 	for _, arg := range args[1:] {
 		n, err := shownLength(arg)
+		if err == nil && strings.ContainsAny(format, "bodxXeEfFgG") { // verbs of numbers
+			err = readable(arg)
+		}
 		if err != nil {
 			return 0, err
 		}
@@ -244,6 +324,20 @@ func formattedLength(args []cty.Value) (float64, error) {
 	return total, nil
 }
 
+// readable checks that the text of an argument, or the texts in a list, are not too long to be read as numbers.
+func readable(v cty.Value) error {
+	if v, _ = v.Unmark(); !v.IsKnown() || v.IsNull() || !v.CanIterateElements() {
+		return syntax.CheckNumeral(textOf(v))
+	}
+	for it := v.ElementIterator(); it.Next(); {
+		_, element := it.Element()
+		if err := syntax.CheckNumeral(textOf(element)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // shownLength returns a bound for the length of an argument of format.
 func shownLength(v cty.Value) (int, error) {
 	v, _ = v.Unmark()
@@ -269,12 +363,7 @@ func shownLength(v cty.Value) (int, error) {
 func number(args []cty.Value) error { return syntax.CheckValue(args[0]) }
 
 // digits checks that a text is not too long to be read as a number.
-func digits(args []cty.Value) error {
-	if len(textOf(args[0])) > syntax.MaxDigits {
-		return syntax.ErrTooGreat
-	}
-	return nil
-}
+func digits(args []cty.Value) error { return syntax.CheckNumeral(textOf(args[0])) }
 
 // rows checks the size of the result of csvdecode.
 func rows(args []cty.Value) error {
@@ -293,9 +382,9 @@ var errDeepText = fmt.Errorf("the text is nested more than %d levels deep, which
 
 // jsonText checks a JSON text before it is read.
 func jsonText(text string) error {
-	depth, elements := 0, 0
+	depth, elements, numerals := 0, 0, syntax.Numerals{}
 	for i := 0; i < len(text); i++ {
-		switch text[i] {
+		switch c := text[i]; c {
 		case '[', '{':
 			if depth++; depth > bounds.Depth {
 				return errDeepText
@@ -311,6 +400,15 @@ func jsonText(text string) error {
 					i++
 				}
 			}
+		default:
+			if c < '0' || c > '9' {
+				continue
+			}
+			end := i + syntax.NumeralLen(text[i:])
+			if err := numerals.Add(text[i:end]); err != nil {
+				return err
+			}
+			i = end - 1
 		}
 	}
 	if elements > bounds.Elements {
@@ -360,7 +458,11 @@ func yamlDecode() function.Function {
 			return ty, nil
 		},
 		Impl: func(args []cty.Value, ty cty.Type) (cty.Value, error) {
-			return ctyyaml.Standard.Unmarshal([]byte(args[0].AsString()), ty)
+			v, err := ctyyaml.Standard.Unmarshal([]byte(args[0].AsString()), ty)
+			if err == nil {
+				err = syntax.CheckValue(v) // a number can have a great exponent
+			}
+			return v, err
 		},
 	})
 }
@@ -382,6 +484,9 @@ func yamlText(text string) error {
 			return nil
 		}
 	}
+	if err := yamlNumbers(text); err != nil {
+		return err
+	}
 	open, lines := 0, 0
 	for line := range strings.Lines(text) {
 		lines++
@@ -397,6 +502,25 @@ func yamlText(text string) error {
 	}
 	if lines+strings.Count(text, ",") > bounds.Elements {
 		return syntax.ErrTooMany
+	}
+	return nil
+}
+
+// yamlNumbers checks what could be numbers in a YAML text. Exponents are checked once it is read: they are short, and a
+// text between quotes can look like one.
+func yamlNumbers(text string) error {
+	var numerals syntax.Numerals
+	for len(text) > 0 {
+		end := len(text) - len(strings.TrimLeft(text, "0123456789._"))
+		if err := numerals.Add(strings.ReplaceAll(text[:end], "_", "")); err != nil {
+			return err
+		}
+		text = text[end:]
+		if next := strings.IndexAny(text, "0123456789"); next >= 0 {
+			text = text[next:]
+		} else {
+			return nil
+		}
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
+
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 func collections() family {
@@ -25,7 +27,7 @@ func collections() family {
 		"distinct":     {distinct(), "Leaves out the elements of a list that occurred before."},
 		"element": {stdlib.ElementFunc, "Gives the element of a list at an index, which starts over when it is " +
 			"past the end."},
-		"flatten": {bounded(stdlib.FlattenFunc, whole),
+		"flatten": {bounded(stdlib.FlattenFunc, flattened),
 			"Replaces the lists inside a list by their elements, at every depth."},
 		"index":  {index(), "Gives the index of the first element of a list that is equal to a value."},
 		"keys":   {stdlib.KeysFunc, "Gives the keys of a map, or the attribute names of an object, sorted."},
@@ -114,7 +116,7 @@ func coalesce() function.Function {
 		RefineResult: notNull,
 		Impl: func(args []cty.Value, ty cty.Type) (cty.Value, error) {
 			for i, arg := range args {
-				v, err := convert.Convert(arg, ty)
+				v, err := syntax.Convert(arg, ty)
 				switch {
 				case err != nil:
 					return cty.NilVal, function.NewArgError(i, err)
@@ -239,7 +241,7 @@ func lookup() function.Function {
 			switch {
 			case ty.IsMapType():
 				if len(args) == 3 {
-					if _, err := convert.Convert(args[2], ty.ElementType()); err != nil {
+					if _, err := syntax.Convert(args[2], ty.ElementType()); err != nil {
 						return cty.NilType, function.NewArgErrorf(2, "the default must fit the map's element type, %s",
 							ty.ElementType().FriendlyName())
 					}
@@ -274,7 +276,7 @@ func lookup() function.Function {
 			if len(args) < 3 {
 				return cty.NilVal, fmt.Errorf("the map has no element %s", show(key.AsString(), fromMarks, keyMarks))
 			}
-			v, err := convert.Convert(args[2], ty)
+			v, err := syntax.Convert(args[2], ty)
 			if err != nil {
 				return cty.NilVal, function.NewArgError(2, err)
 			}
@@ -309,11 +311,11 @@ func matchKeys() function.Function {
 			}
 
 			common, _ := convert.UnifyUnsafe([]cty.Type{keys.Type(), wanted.Type()})
-			keys, err := convert.Convert(keys, common)
+			keys, err := syntax.Convert(keys, common)
 			if err != nil {
 				return cty.NilVal, function.NewArgError(1, err)
 			}
-			wanted, err = convert.Convert(wanted, common)
+			wanted, err = syntax.Convert(wanted, common)
 			if err != nil {
 				return cty.NilVal, function.NewArgError(2, err)
 			}
@@ -382,7 +384,7 @@ func sum() function.Function {
 			return cty.NilVal, function.NewArgErrorf(0, "an empty list has no sum")
 		}
 		for i, v := range elems {
-			n, err := convert.Convert(v, cty.Number)
+			n, err := syntax.Convert(v, cty.Number)
 			if err != nil || n.IsNull() {
 				return cty.NilVal, function.NewArgErrorf(0, "each element must be a number, and element %d is not", i)
 			}

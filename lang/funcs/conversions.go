@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/millipede-iac/millipede/lang/marks"
+	"github.com/millipede-iac/millipede/lang/syntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 	"github.com/zclconf/go-cty/cty/function"
@@ -78,7 +79,7 @@ func to(want cty.Type) function.Function {
 			return want, nil
 		},
 		Impl: func(args []cty.Value, ty cty.Type) (cty.Value, error) {
-			v, err := convert.Convert(args[0], ty)
+			v, err := syntax.Convert(args[0], ty)
 			if err != nil {
 				return cty.NilVal, function.NewArgErrorf(0, "cannot convert %s to %s%s",
 					convertee(args[0]), want.FriendlyNameForConstraint(), requirement(args[0].Type(), want))

@@ -170,11 +170,28 @@ func (d directory) digestOf(how digest) function.Function {
 		}
 		defer f.Close() //nolint:errcheck // it is only read
 		h := how.hash()
-		if _, err := io.Copy(h, f); err != nil {
+		if err := copyAll(h, f, args[0].AsString()); err != nil {
 			return cty.NilVal, d.named(err)
 		}
 		return cty.StringVal(how.write(h.Sum(nil))), nil
 	}, plain("path", cty.String))
+}
+
+// copyAll writes the content of a file. A file of any size has an end, which a device or a pipe need not have.
+func copyAll(to io.Writer, f fs.File, name string) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Mode().IsRegular() {
+		_, err = io.Copy(to, f)
+		return err
+	}
+	n, err := io.Copy(to, io.LimitReader(f, bounds.Stream+1))
+	if err == nil && n > bounds.Stream {
+		err = &bounds.TooLargeError{Name: name, Limit: bounds.Stream}
+	}
+	return err
 }
 
 func (d directory) fileExists() function.Function {
@@ -224,7 +241,11 @@ func (d directory) fileSet() function.Function {
 		if !filepath.IsAbs(path.AsString()) {
 			full = filepath.Join(literally(d.base), written)
 		}
-		matches, err := d.glob(full)
+		err := searchable(pattern.AsString())
+		var matches []string
+		if err == nil {
+			matches, err = d.glob(full)
+		}
 		if err != nil {
 			return cty.NilVal, fmt.Errorf("matching %s: %w", show(written, pathMarks, patternMarks), reason(err))
 		}
@@ -249,6 +270,42 @@ func (d directory) fileSet() function.Function {
 		}
 		return cty.SetVal(found).WithMarks(pathMarks, patternMarks), nil
 	}, withMarks("path", cty.String), withMarks("pattern", cty.String))
+}
+
+// Each further part ** of a pattern is searched below all directories that the part before it has found, and each
+// combination of alternatives is a search of its own.
+const (
+	maxDoubleStars  = 4
+	maxAlternatives = 1000
+)
+
+// searchable checks that a pattern can be searched for in a reasonable time.
+func searchable(pattern string) error {
+	if strings.Count(pattern, "**") > maxDoubleStars {
+		return fmt.Errorf("the pattern has more than %d parts **", maxDoubleStars)
+	}
+	combinations, open := 1, []int{}
+	for i := 0; i < len(pattern) && combinations <= maxAlternatives; i++ {
+		switch last := len(open) - 1; pattern[i] {
+		case '\\':
+			i++
+		case '{':
+			open = append(open, 1)
+		case ',':
+			if last >= 0 {
+				open[last]++
+			}
+		case '}':
+			if last >= 0 {
+				combinations *= open[last]
+				open = open[:last]
+			}
+		}
+	}
+	if combinations > maxAlternatives {
+		return fmt.Errorf("the alternatives of the pattern have more than %d combinations", maxAlternatives)
+	}
+	return nil
 }
 
 // glob returns the files that match an absolute pattern.

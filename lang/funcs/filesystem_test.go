@@ -33,6 +33,7 @@ func TestFiles(t *testing.T) {
 		"fileset goes down by two stars": {`fileset("tree", "**/*.{txt,json}")`,
 			`toset(["b.txt", "sub/c.txt", "sub/d.json"])`},
 		"fileset of a directory that is not there": {`jsonencode(fileset("nope", "*"))`, `"[]"`},
+		"fileset takes alternatives":               {`fileset("tree", "{b,{c,d},e}.{txt,json}")`, `toset(["b.txt"])`},
 		"fileset leaves directories out":           {`jsonencode(fileset("tree", "sub"))`, `"[]"`},
 		"fileset can look outside":                 {`fileset("tree", "../a.txt")`, `toset(["../a.txt"])`},
 		"fileset carries the marks of both arguments": {
@@ -61,6 +62,11 @@ func TestFiles(t *testing.T) {
 		"fileexists of a secret directory": {`fileexists(sensitive("tree"))`, badCall,
 			"(sensitive value) is a directory", "tree"},
 		"a pattern that is not closed": {`fileset("tree", "{a")`, badCall, "syntax error in pattern", ""},
+		// The time of these doubles with each part.
+		"a pattern of many stars": {`fileset("tree", "**/**/**/**/**/a")`, badCall, "more than 4 parts **", ""},
+		"a pattern of many alternatives": {
+			`fileset("tree", "{a,b}*{a,b}*{a,b}*{a,b}*{a,b}*{a,b}*{a,b}*{a,b}*{a,b}*{a,b}*c")`, badCall,
+			"more than 1000 combinations", ""},
 		"a secret pattern that is not closed": {`fileset("tree", sensitive("{a"))`, badCall,
 			"(sensitive value)", "{a"},
 		"the home directory of someone else":    {`pathexpand("~somebody/x")`, badCall, "another user", ""},

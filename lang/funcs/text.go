@@ -23,7 +23,7 @@ func text() family {
 			"Builds one string of the elements of lists of strings, with a separator " +
 				"between them."},
 		"lower": {stdlib.LowerFunc, "Turns all letters of a string into lower case."},
-		"regex": {stdlib.RegexFunc, "Finds the first match of a regular expression in a string, and gives its " +
+		"regex": {bounded(stdlib.RegexFunc, searched), "Finds the first match of a regular expression in a string, and gives its " +
 			"text or its capture groups."},
 		"regexall": {bounded(stdlib.RegexAllFunc, matches),
 			"Finds all matches of a regular expression in a string, and gives a " +
@@ -90,8 +90,8 @@ func indent() function.Function {
 
 func replace() function.Function {
 	return returning(cty.String, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-		if p := args[1].AsString(); len(p) > 1 && strings.HasPrefix(p, "/") && strings.HasSuffix(p, "/") {
-			return stdlib.RegexReplace(args[0], cty.StringVal(p[1:len(p)-1]), args[2])
+		if expression, ok := betweenSlashes(args[1].AsString()); ok {
+			return stdlib.RegexReplace(args[0], cty.StringVal(expression), args[2])
 		}
 		return stdlib.Replace(args[0], args[1], args[2])
 	}, plain("str", cty.String), plain("substr", cty.String), plain("replace", cty.String))

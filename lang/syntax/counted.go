@@ -35,6 +35,8 @@ func Plain(e hclsyntax.Expression) hclsyntax.Expression {
 			e = w.Expression
 		case Measured:
 			e = w.Expression
+		case Operand:
+			e = w.Expression
 		default:
 			return e
 		}
@@ -89,13 +91,13 @@ func Exceeds(d *hcl.Diagnostic) bool {
 // manyParts is how many parts a template has whose text, unlike that of fewer, is much longer than any value.
 const manyParts = 4
 
-// Counts reports whether the evaluation of an expression has to be bounded: if it has a loop, or a template of many
-// parts.
+// Counts reports whether the evaluation of an expression has to be bounded: if it has a loop, a template of many parts,
+// an operator that takes numbers, or a call.
 func Counts(e hclsyntax.Expression) bool {
 	found := false
 	hclsyntax.VisitAll(e, func(n hclsyntax.Node) hcl.Diagnostics { //nolint:errcheck // the visitor returns none
 		switch n := n.(type) {
-		case For:
+		case For, Operand:
 			found = true
 		case Template:
 			found = found || len(n.Parts) > manyParts
@@ -203,8 +205,7 @@ func (m Measured) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 		return v, diags
 	}
 	if err := CheckValue(v); err != nil {
-		return cty.DynamicVal, beyond(m.Range(), "Value too large",
-			"The value of this expression cannot be used: "+err.Error()+".")
+		return cty.DynamicVal, tooLargeValue(m.Range(), err)
 	}
 	return v, diags
 }
@@ -297,7 +298,7 @@ func textLength(v cty.Value) int {
 	case cty.String:
 		return len(v.AsString())
 	case cty.Number:
-		return digits(v)
+		return digits(v.AsBigFloat())
 	}
 	return 8
 }
@@ -368,15 +369,31 @@ func counted(e hclsyntax.Expression, loop bool) hclsyntax.Expression {
 			e.ValExpr = step{around(e.ValExpr)}
 		}
 		return For{e}
+	case *hclsyntax.BinaryOpExpr:
+		return operation(e, loop)
 	case *hclsyntax.FunctionCallExpr:
 		for i, arg := range e.Args {
-			e.Args[i] = measured(counted(arg, loop))
+			e.Args[i] = argument(measured(counted(arg, loop)), e, i)
 		}
 		if loop {
 			return called{around(e)}
 		}
 	default:
 		countParts(e, loop)
+	}
+	return e
+}
+
+// operation makes an operation with two operands count, in place.
+func operation(e *hclsyntax.BinaryOpExpr, loop bool) hclsyntax.Expression {
+	e.LHS, e.RHS = measured(counted(e.LHS, loop)), measured(counted(e.RHS, loop))
+	switch e.Op {
+	case hclsyntax.OpEqual, hclsyntax.OpNotEqual, hclsyntax.OpLogicalAnd, hclsyntax.OpLogicalOr:
+		return e
+	}
+	e.LHS, e.RHS = number(e.LHS), number(e.RHS)
+	if e.Op == hclsyntax.OpMultiply || e.Op == hclsyntax.OpDivide {
+		return Measured{around(e)} // the digits of both add up
 	}
 	return e
 }
@@ -393,7 +410,7 @@ func countParts(e hclsyntax.Expression, loop bool) {
 		e.Condition = part(e.Condition)
 		e.TrueResult, e.FalseResult = measured(part(e.TrueResult)), measured(part(e.FalseResult))
 	case *hclsyntax.IndexExpr:
-		e.Collection, e.Key = part(e.Collection), part(e.Key)
+		e.Collection, e.Key = part(e.Collection), index(part(e.Key))
 	case *hclsyntax.TupleConsExpr:
 		for i, element := range e.Exprs {
 			e.Exprs[i] = part(element)
@@ -406,10 +423,10 @@ func countParts(e hclsyntax.Expression, loop bool) {
 		e.Wrapped = part(e.Wrapped)
 	case *hclsyntax.SplatExpr:
 		e.Source, e.Each = measured(part(e.Source)), part(e.Each)
-	case *hclsyntax.BinaryOpExpr:
-		e.LHS, e.RHS = measured(part(e.LHS)), measured(part(e.RHS))
 	case *hclsyntax.UnaryOpExpr:
-		e.Val = part(e.Val)
+		if e.Val = part(e.Val); e.Op == hclsyntax.OpNegate {
+			e.Val = number(e.Val)
+		}
 	case *hclsyntax.ParenthesesExpr:
 		e.Expression = part(e.Expression)
 	case *hclsyntax.RelativeTraversalExpr:

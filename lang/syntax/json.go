@@ -9,7 +9,7 @@ import (
 
 // checkJSON reports whether a file in the JSON syntax is within the bounds, with the templates in its strings.
 func checkJSON(src []byte, name string) hcl.Diagnostics {
-	depth, tokens := 0, 0
+	depth, tokens, numerals := 0, 0, Numerals{}
 	at := position{Pos: hcl.InitialPos}
 	for i := 0; i < len(src); i++ {
 		switch src[i] {
@@ -34,6 +34,12 @@ func checkJSON(src []byte, name string) hcl.Diagnostics {
 				}
 			}
 			i = end
+		case '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+			end := i + NumeralLen(src[i:])
+			if err := numerals.Add(string(src[i:end])); err != nil {
+				return tooGreat(at.move(src, i).at(name), err)
+			}
+			i = end - 1
 		}
 	}
 	if tokens > MaxTokens {

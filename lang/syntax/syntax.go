@@ -112,7 +112,7 @@ func check(src []byte, name string, start hcl.Pos, scan scanner) hcl.Diagnostics
 	for _, b := range src {
 		n[class[b]]++
 	}
-	if n[1] <= MaxDepth && n[1]+n[2] <= MaxChain {
+	if n[1] <= MaxDepth && n[1]+n[2] <= MaxChain && !hasLong(src) {
 		return nil
 	}
 	if n[1]+n[2]+n[3] > MaxTokens {
@@ -154,7 +154,7 @@ type frame struct {
 // measure finds the first token that is nested too deeply, or that is in too long a chain. end is behind the last line
 // that ends outside of everything; nil if there is none.
 func measure(tokens hclsyntax.Tokens) (diags hcl.Diagnostics, end *hcl.Pos) {
-	open := []frame{{lines: true}}
+	open, numerals := []frame{{lines: true}}, Numerals{}
 	for i, t := range tokens {
 		top := &open[len(open)-1]
 		switch t.Type {
@@ -180,8 +180,11 @@ func measure(tokens hclsyntax.Tokens) (diags hcl.Diagnostics, end *hcl.Pos) {
 			if len(open) == 1 {
 				end = &tokens[i].Range.End
 			}
-		case hclsyntax.TokenIdent, hclsyntax.TokenNumberLit, hclsyntax.TokenStringLit, hclsyntax.TokenQuotedLit,
-			hclsyntax.TokenComment:
+		case hclsyntax.TokenNumberLit:
+			if err := numerals.Add(string(t.Bytes)); err != nil {
+				return tooGreat(t.Range, err), nil
+			}
+		case hclsyntax.TokenIdent, hclsyntax.TokenStringLit, hclsyntax.TokenQuotedLit, hclsyntax.TokenComment:
 		default:
 			top.chain++
 		}

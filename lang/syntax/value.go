@@ -3,6 +3,7 @@ package syntax
 import (
 	"errors"
 	"fmt"
+	"math/big"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -66,7 +67,7 @@ func (w *weigher) value(v cty.Value, depth int) error {
 	}
 	switch {
 	case ty == cty.Number:
-		if digits(v) > MaxDigits {
+		if digits(v.AsBigFloat()) > MaxDigits {
 			return ErrTooGreat
 		}
 	case ty == cty.String && w.text >= 0:
@@ -117,7 +118,7 @@ func (w *weigher) kind(ty cty.Type, depth int) error {
 }
 
 // digits returns about how many decimal digits a number has before and after its point.
-func digits(v cty.Value) int {
-	exponent := v.AsBigFloat().MantExp(nil) // 0 for infinities
+func digits(f *big.Float) int {
+	exponent := f.MantExp(nil) // 0 for infinities
 	return max(exponent, -exponent)*3/10 + 8
 }

@@ -8,10 +8,10 @@ import (
 	"slices"
 
 	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/schema"
+	"github.com/millipede-iac/millipede/lang/syntax"
 )
 
 // composer makes an object from its configuration, given values, and generated values.
@@ -79,7 +79,7 @@ func (c *composer) attribute(name string, a *schema.Attribute, config cty.Value,
 			c.err(fmt.Sprintf("Non-computed field `%s` is not allowed to be overridden", name),
 				"Only what a provider computes can be overridden; this attribute is the configuration's.")
 		}
-		converted, err := convert.Convert(given, ty)
+		converted, err := syntax.Convert(given, ty)
 		if err != nil {
 			c.err(invalid, fmt.Sprintf("The given value is not of the attribute's type: %s.", err))
 		}

@@ -213,15 +213,17 @@ func TestOnlyManagedObjectsAreManaged(t *testing.T) {
 	}
 }
 
-func TestAStateWithContentOrASerialWasStored(t *testing.T) {
-	if !NeverStored(state.Empty()) {
-		t.Error("an empty state was stored")
+func TestAStateHasContentOrALineage(t *testing.T) {
+	removed, lineage := state.Empty(), state.Empty()
+	removed.Serial, lineage.Lineage = 1, "l"
+	for _, st := range []*state.State{state.Empty(), removed} {
+		if !IsNone(st) {
+			t.Errorf("%+v is a state", st)
+		}
 	}
-	serial, lineage := state.Empty(), state.Empty()
-	serial.Serial, lineage.Lineage = 1, "l"
-	for _, st := range []*state.State{serial, lineage, stateOf(t, "test_a.a")} {
-		if NeverStored(st) {
-			t.Errorf("%+v was never stored", st)
+	for _, st := range []*state.State{lineage, stateOf(t, "test_a.a")} {
+		if IsNone(st) {
+			t.Errorf("%+v is none", st)
 		}
 	}
 }

@@ -69,8 +69,8 @@ func AnyManaged(st *state.State) bool {
 	return false
 }
 
-// NeverStored reports whether the state was never stored. One in an old format has no lineage.
-func NeverStored(st *state.State) bool { return st.Lineage == "" && st.Serial == 0 && st.IsEmpty() }
+// IsNone reports whether there is no state: it was never stored, or it was removed or moved elsewhere since.
+func IsNone(st *state.State) bool { return st.Lineage == "" && st.IsEmpty() }
 
 // ObjectID returns the attribute "id" of an object; empty if it has none.
 func ObjectID(o *state.Object) string {
