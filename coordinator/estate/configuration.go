@@ -165,10 +165,17 @@ func (c *Configuration) LoadModule(dir string) diag.List {
 	return diags
 }
 
-// loadFor loads the configuration in the directory, or the one of a saved plan.
+// loadFor loads the configuration in the directory, or the one of a saved plan. If modules are not installed, it also
+// names the providers that are not: init installs both.
 func (c *Configuration) loadFor(saved *planfile.Saved) diag.List {
 	if saved == nil {
-		return c.Load()
+		diags := c.Load()
+		if slices.ContainsFunc(diags, func(d *diag.Diagnostic) bool {
+			return d.Extra == config.ErrNotInstalled //nolint:errorlint // an Extra is this error itself
+		}) {
+			diags = diags.Append(c.estate.missingPackages())
+		}
+		return diags
 	}
 	manifest := config.Manifest{}
 	if len(saved.Config.Manifest) > 0 {

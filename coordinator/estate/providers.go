@@ -106,6 +106,20 @@ func (e *packages) selectProviders(tree *config.Tree, prior *state.State, anyVer
 	return &Providers{packages: packages, reattached: reattached}, diags.Append(more)
 }
 
+// missingPackages returns an error if packages that the dependency lock file selects are not installed, regardless of
+// what the configuration requires.
+func (e *packages) missingPackages() diag.List {
+	o, _, diags := e.installOptions(nil, nil)
+	if diags.HasErrors() {
+		return diags
+	}
+	for _, p := range o.Locks.Sorted() {
+		o.Required[p] = []string{}
+	}
+	_, more := providers.Selected(o)
+	return diags.Append(more)
+}
+
 // wirePackage returns a selected provider's package for workers.
 func (p *Providers) wirePackage(source addr.Provider) wire.Package {
 	out := wire.Package{Source: source.String()}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	goversion "github.com/hashicorp/go-version"
+	"github.com/hashicorp/hcl/v2"
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -39,6 +40,16 @@ type manifestEntry struct {
 	Source  string `json:"Source"`
 	Version string `json:"Version,omitempty"`
 	Dir     string `json:"Dir"`
+}
+
+// ErrNotInstalled is the Extra of a diagnostic about a module that is not installed as the configuration calls it.
+var ErrNotInstalled = errors.New("module not installed")
+
+// notInstalled returns the diagnostic about such a module. init installs it.
+func notInstalled(summary, detail string, at *hcl.Range) *diag.Diagnostic {
+	d := diag.New(diag.Error, summary, detail+` Run "init" to install the modules that the configuration calls.`, at)
+	d.Extra = ErrNotInstalled
+	return d
 }
 
 // ManifestPath returns the path of the manifest in the data directory (.terraform, or TF_DATA_DIR).
@@ -107,11 +118,10 @@ func (m Manifest) Encode() []byte {
 // Locate implements Locator: it finds installed modules, and returns an error for those that do not match the
 // request.
 func (m Manifest) Locate(r ModuleRequest) (Installed, diag.List) {
-	const again = `Run "init" to install the modules that the configuration calls.`
 	at := r.Call.Range
 	e, ok := m[r.Path]
 	if !ok {
-		return Installed{}, diag.Errors("Module not installed", "This module has not been installed. "+again, &at)
+		return Installed{}, diag.List{notInstalled("Module not installed", "This module has not been installed.", &at)}
 	}
 	source := at
 	if r.Call.SourceExpr != nil {
@@ -119,14 +129,12 @@ func (m Manifest) Locate(r ModuleRequest) (Installed, diag.List) {
 	}
 	var diags diag.List
 	if r.Source.Kind != 0 && Shown(r.Source.Text) != e.Source {
-		diags = append(diags, diag.New(diag.Error, "Module source has changed",
-			fmt.Sprintf("The module was installed from %q, and its source is %q now. "+again, e.Source,
-				Shown(r.Source.Text)), &source))
+		diags = append(diags, notInstalled("Module source has changed", fmt.Sprintf("The module was installed from %q, "+
+			"and its source is %q now.", e.Source, Shown(r.Source.Text)), &source))
 	}
 	if !r.Accepts(e.Version) {
-		diags = append(diags, diag.New(diag.Error, "Module version requirements have changed",
-			fmt.Sprintf("The installed version is %q, which %q does not allow. "+again, e.Version, r.Call.Version),
-			&source))
+		diags = append(diags, notInstalled("Module version requirements have changed", fmt.Sprintf("The installed "+
+			"version is %q, which %q does not allow.", e.Version, r.Call.Version), &source))
 	}
 	return e, diags
 }

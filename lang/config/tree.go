@@ -327,8 +327,8 @@ func (b *treeBuilder) child(parent *Node, call *ModuleCall) diag.List {
 	}
 	n, more := b.node(r, at)
 	if n == nil {
-		return append(diags, diag.New(diag.Error, "Module not installed",
-			fmt.Sprintf(`The directory %s of this module cannot be read. Run "init" to install the modules that the configuration calls.`, at.Dir), &call.Range))
+		return append(diags, notInstalled("Module not installed",
+			fmt.Sprintf("The directory %s of this module cannot be read.", at.Dir), &call.Range))
 	}
 	parent.Children[call.Name] = n
 	diags = append(diags, more...)

@@ -17,7 +17,7 @@ var (
 	only      = flag.String("suite", "", "run this suite only")
 	snapshots = flag.String("snapshots", "", "a directory with Git repositories of the providers' sources")
 	binary    = flag.String("binary", "", "the binary that is driven; the coordinator is built by default")
-	work      = flag.String("work", "", "a directory that keeps what was built; a temporary one by default")
+	keep      = flag.String("keep", "", "a directory that keeps what was built; a temporary one by default")
 )
 
 // Tests of programs that drive the command line failed, and nobody saw it: 40 of terraform-plugin-testing's had failed
@@ -26,7 +26,7 @@ func TestTheSuitesOfDriversPass(t *testing.T) {
 	if !*all {
 		t.Skip("the suites run with -all: make drivers")
 	}
-	found := sources{snapshots: *snapshots, dir: *work}
+	found := sources{snapshots: *snapshots, dir: *keep}
 	if found.dir == "" {
 		found.dir = t.TempDir()
 	}

@@ -1,6 +1,8 @@
 package drivers
 
 import (
+	"flag"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -36,5 +38,24 @@ func TestASuiteFailsForEachTestThatShouldPass(t *testing.T) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+// -work is also a flag of the go command, which refused the directory that the README names.
+func TestTheGoCommandPassesOnEveryFlag(t *testing.T) {
+	var flags []string
+	flag.VisitAll(func(f *flag.Flag) {
+		if !strings.HasPrefix(f.Name, "test.") {
+			flags = append(flags, "-"+f.Name+"=true")
+		}
+	})
+	text, err := exec.CommandContext(t.Context(), "go", append([]string{"test", "-n", "."}, flags...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for _, f := range flags {
+		if !strings.Contains(string(text), " "+f) {
+			t.Errorf("the tests do not get %s", f)
+		}
 	}
 }

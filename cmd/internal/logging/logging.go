@@ -113,7 +113,8 @@ func levelName(l slog.Level) string {
 
 // Begin logs the command line. version and engine are the versions of the program and of OpenTofu.
 func (l *Logs) Begin(version, engine, command string, args []string) {
-	l.Core.Info("Millipede", "version", version, "engine", engine, "go", runtime.Version())
+	l.Core.Info("Millipede", "version", version, "engine", engine)
+	l.Core.Info("Go runtime version: " + runtime.Version()) // these are the words that readers of OpenTofu's log know
 	l.Core.Info("command", "name", command, "arguments", args)
 }
 

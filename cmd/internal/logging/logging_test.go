@@ -78,7 +78,7 @@ func TestTheLogGoesToTheEndOfTheFileThatIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	if lines[0] != "before" || len(lines) != 5 || out.Len() > 0 {
+	if lines[0] != "before" || len(lines) != 6 || out.Len() > 0 {
 		t.Fatalf("the file has %q, standard error %q", lines, &out)
 	}
 	for _, line := range lines[1:] {
