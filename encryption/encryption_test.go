@@ -175,7 +175,7 @@ func TestMistakesHaveTheSummariesOfOpenTofu(t *testing.T) {
 	for name, c := range map[string]struct{ config, want string }{
 		"a short passphrase": {changed("correct-horse-battery", "short"),
 			"Unable to build encryption key data"},
-		"few iterations":  {changed("200000", "1000"), "Unable to build encryption key data"},
+		"few iterations": {changed("200000", "1000"), "Unable to build encryption key data"},
 		// A billion iterations took half an hour that nothing interrupts, and a long salt all memory.
 		"many iterations": {changed("200000", "2000000000"), "Unable to build encryption key data"},
 		"a long salt": {changed("iterations", "salt_length = 2000000000\n iterations"),

@@ -15,6 +15,12 @@ import (
 	"github.com/millipede-iac/millipede/internal/environ"
 )
 
+// driven returns a command that only a service starts.
+func driven(name string, run func(context.Context, *app, []string) int) command.Command {
+	return command.Command{Name: name, Run: own(run), Apart: true, Document: true, Lasts: true, Hidden: true,
+		Driven: true}
+}
+
 const engineUsage = `
 Usage: coordinator [global options] engine-process -seat=N
 
@@ -32,10 +38,7 @@ func runEngine(ctx context.Context, a *app, args []string) int {
 	}
 	err := serving.RunEngine(ctx, serving.EngineOptions{
 		Version: build.Version(), EngineVersion: engineVersion, Who: command.Who,
-		Settle: func(env environ.Variables) (*cliconfig.Config, *services.Services, *adapters.Connector) {
-			a.Settle(env)
-			return a.CLI, a.Services, a.Connector
-		},
+		Settle: settling(a),
 		Log: func(level, format string) (*slog.Logger, error) {
 			settings := logflags.Of(level, format)
 			return settings.New(a.Stderr)
@@ -43,6 +46,32 @@ func runEngine(ctx context.Context, a *app, args []string) int {
 	})
 	if err != nil {
 		fmt.Fprintf(a.Stderr, "Error: the engine has ended: %s\n", err)
+		return 1
+	}
+	return 0
+}
+
+// settling returns a function that replaces the environment of a command.
+func settling(a *app) func(environ.Variables) (*cliconfig.Config, *services.Services, *adapters.Connector) {
+	return func(env environ.Variables) (*cliconfig.Config, *services.Services, *adapters.Connector) {
+		a.Settle(env)
+		return a.CLI, a.Services, a.Connector
+	}
+}
+
+const workerUsage = `
+Usage: coordinator [global options] worker-process
+
+  Carries out the operations of runs for the service that has started it. It cannot be started by hand.
+`
+
+func runEmbeddedWorker(ctx context.Context, a *app, args []string) int {
+	if code, done := a.Parse(a.NewFlags(), workerUsage, args); done {
+		return code
+	}
+	err := serving.RunWorker(ctx, serving.WorkerOptions{Version: build.Version(), Settle: settling(a), Tell: a.Tell})
+	if err != nil {
+		fmt.Fprintf(a.Stderr, "Error: the worker has ended: %s\n", err)
 		return 1
 	}
 	return 0

@@ -24,7 +24,8 @@ func Level() int { return level() }
 func (r Rules) Apply() error { return r.apply() }
 
 // System are what programs need of a Linux system to run, to resolve names and to check certificates. It has no file
-// that only some users may read, and none of other processes.
+// that only some users may read. Of a process that is not confined in the same way, programs see in /proc only what all
+// users see: Landlock refuses its environment, its memory and its open files, as it refuses to trace it.
 var System = []string{
 	"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/opt", "/nix", "/etc/alternatives", "/etc/ld.so.cache",
 	"/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld.so.preload",
@@ -33,8 +34,8 @@ var System = []string{
 	"/etc/pki/ca-trust", "/etc/ca-certificates", "/etc/ca-certificates.conf", "/etc/crypto-policies",
 	"/etc/localtime", "/etc/timezone", "/etc/passwd", "/etc/group", "/etc/mime.types", "/etc/os-release",
 	"/etc/ssh/ssh_config", "/etc/ssh/ssh_config.d", "/etc/ssh/ssh_known_hosts",
-	"/dev/urandom", "/dev/random", "/dev/zero", "/proc/self", "/proc/sys", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat",
-	"/proc/filesystems", "/sys/kernel/mm/transparent_hugepage", "/sys/devices/system/cpu",
+	"/dev/urandom", "/dev/random", "/dev/zero", "/dev/fd", "/proc", "/sys/kernel/mm/transparent_hugepage",
+	"/sys/devices/system/cpu",
 }
 
 // Devices are what programs write to without changing anything.

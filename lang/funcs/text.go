@@ -23,8 +23,8 @@ func text() family {
 			"Builds one string of the elements of lists of strings, with a separator " +
 				"between them."},
 		"lower": {stdlib.LowerFunc, "Turns all letters of a string into lower case."},
-		"regex": {bounded(stdlib.RegexFunc, searched), "Finds the first match of a regular expression in a string, and gives its " +
-			"text or its capture groups."},
+		"regex": {bounded(stdlib.RegexFunc, searched),
+			"Finds the first match of a regular expression in a string, and gives its text or its capture groups."},
 		"regexall": {bounded(stdlib.RegexAllFunc, matches),
 			"Finds all matches of a regular expression in a string, and gives a " +
 				"list of them."},

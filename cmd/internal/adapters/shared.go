@@ -61,6 +61,8 @@ type SharedOptions struct {
 	Slots   int
 	Environ environ.Variables
 	Done    func(worker.Done)
+	// Serves says that the embedded server has a worker in another process, so that none is started here.
+	Serves bool
 }
 
 // JoinOptions are the options of Join.
@@ -142,6 +144,13 @@ func (s *Shared) embed(ctx context.Context, o SharedOptions, home layout.Home, l
 		return fmt.Errorf("starting the embedded NATS server: %w", err)
 	}
 	s.announce = s.packages.add
+	if o.Serves {
+		s.Conn, err = s.embedded.Connect(ctx, jet.Options{Name: o.Name, Provision: true, Workers: 1, Log: log})
+		if err != nil {
+			return fmt.Errorf("starting the embedded NATS server: %w", err)
+		}
+		return nil
+	}
 	s.Conn, err = s.embedded.Connect(ctx, jet.Options{Name: o.Name, Provision: true, Workers: 1, Log: log})
 	if err != nil {
 		return fmt.Errorf("starting the embedded NATS server: %w", err)
@@ -226,6 +235,9 @@ func (s *Shared) Trouble() error {
 
 // Announce tells the embedded worker where the packages of a run of another process are.
 func (s *Shared) Announce(all Packages) error { return s.packages.add(all) }
+
+// PackageDir returns the directory of a package of a run, for a worker in another process.
+func (s *Shared) PackageDir(p wire.Package) (string, bool) { return s.packages.PackageDir(p) }
 
 // Seed returns the seed of the coordinator's key pair.
 func (s *Shared) Seed() ([]byte, error) { return s.common.Pair.Seed() }

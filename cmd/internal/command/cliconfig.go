@@ -5,20 +5,25 @@ import (
 	"io"
 	"os"
 
+	"github.com/millipede-iac/millipede/cmd/internal/logging"
 	"github.com/millipede-iac/millipede/install/cliconfig"
 	"github.com/millipede-iac/millipede/install/services"
 	"github.com/millipede-iac/millipede/internal/cloud"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/view"
 )
 
-// Settle replaces the environment of the command, and reads the CLI configuration that it names. Its problems are not
-// printed: the process from which the environment comes has done so.
+// Settle replaces the environment of the command: it reads the CLI configuration that it names, and opens the logs that
+// it asks for. Problems of the CLI configuration are not printed: the process from which the environment comes has done
+// so.
 func (a *App) Settle(env environ.Variables) {
 	stderr := a.Stderr
 	a.Environ, a.CLI, a.Services, a.Stderr = env, nil, nil, io.Discard
 	a.LoadCLIConfig()
-	a.Connector.Environ, a.Stderr = env, stderr
+	a.Stderr = stderr
+	a.Logs = logging.Open(a.Getenv, view.Clean(a.Stderr, false))
+	a.Connector.Environ, a.Connector.Log, a.Connector.PluginLog = env, a.Logs.Core, a.Logs.Plugins
 }
 
 // LoadCLIConfig reads the CLI configuration, once. Its problems concern the machine and not the command, so

@@ -53,5 +53,8 @@ func become(args []string) error {
 	if err := r.Apply(); err != nil {
 		return err
 	}
+	if err := waive(); err != nil {
+		return err
+	}
 	return execute(f.Args())
 }

@@ -43,13 +43,20 @@ func (s *Set) Seats(seats func() []Seat, engines func() map[int]*http.Client, ad
 				gauge(restarts, float64(t.Restarts), number)
 			}
 		}})
+	s.Process("engine", engines, address)
+}
+
+// Process registers the metrics of other processes of the service, which are read at each scrape with their clients
+// from an address. Those of a process with a number have it in a label "seat"; those about the process and Go get a
+// name with that of its program. A process that does not answer has none.
+func (s *Set) Process(program string, clients func() map[int]*http.Client, address string) {
 	s.others = append(s.others, prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
-		return gathered(engines(), address)
+		return gathered(program, clients(), address)
 	}))
 }
 
-// gathered reads the metrics of engines.
-func gathered(engines map[int]*http.Client, address string) (all []*dto.MetricFamily, err error) {
+// gathered reads the metrics of processes.
+func gathered(program string, engines map[int]*http.Client, address string) (all []*dto.MetricFamily, err error) {
 	var mu sync.Mutex // guards all and err
 	var reading sync.WaitGroup
 	byName := map[string]*dto.MetricFamily{}
@@ -61,11 +68,14 @@ func gathered(engines map[int]*http.Client, address string) (all []*dto.MetricFa
 			err = errors.Join(err, failed)
 			for name, f := range families {
 				if !strings.HasPrefix(name, namespace) {
-					name = namespace + "_engine_" + name // of the process, and of Go
+					name = namespace + "_" + program + "_" + name // of the process, and of Go
 					f.Name = &name
 				}
 				label, value := "seat", strconv.Itoa(number)
 				for _, m := range f.Metric {
+					if number == 0 {
+						break
+					}
 					m.Label = append(m.Label, &dto.LabelPair{Name: &label, Value: &value})
 				}
 				if one := byName[name]; one != nil {

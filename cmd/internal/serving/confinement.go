@@ -43,24 +43,20 @@ func confineEngine(told *setup, cli *cliconfig.Config) error {
 	return nil
 }
 
-// confine confines the programs of runs that this process starts, unless it evaluates configurations itself. The caller
-// calls end after all runs.
-func (s *serving) confine(cli *cliconfig.Config) (end func() error, err error) {
-	if fact := confinementOf(s.Options); confine.Level() == 0 || s.Engines == 0 || !separate {
+// apart reports whether engines, and the embedded worker, are processes of their own.
+func (s *serving) apart() bool { return s.Engines > 0 && separate }
+
+// confine prepares the confinement of these processes, and says what is missing. The caller calls end after all runs.
+func (s *serving) confine() (end func() error, err error) {
+	if fact := confinementOf(s.Options); confine.Level() == 0 || !s.apart() {
 		s.Log.Warn(fact)
 	}
-	if s.Engines == 0 || !separate {
+	if !s.apart() {
 		return func() error { return nil }, nil
 	}
 	temp, remove, err := s.temporary()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.confinePrograms(cli, temp); err != nil {
-		return nil, errors.Join(err, remove())
-	}
 	s.temp = temp
-	return remove, nil
+	return remove, err
 }
 
 // confinementOf says what the system keeps configurations of runs from, for operators.
@@ -74,22 +70,6 @@ func confinementOf(o Options) string {
 	}
 	return fmt.Sprintf("configurations are evaluated in processes of their own, which Landlock (version %d) confines, "+
 		"with all programs that they start", confine.Level())
-}
-
-// confinePrograms takes from the plugins and the provisioners of runs, which the embedded worker starts, all files but
-// programs and libraries, certificates, the packages of providers, the scratch directories of phases, a directory for
-// temporary files, and what the operator has allowed.
-func (s *serving) confinePrograms(cli *cliconfig.Config, temp string) error {
-	program, err := program()
-	if err != nil {
-		return fmt.Errorf("finding the program: %w", err)
-	}
-	r := confine.Rules{Read: readable(s.Environ, program), Write: writable(s.Environ), Alone: true}
-	r.Read = append(append(r.Read, s.Readable...), mirrors(cli)...)
-	r.Read = append(r.Read, cli.CacheDir, filepath.Join(s.Data, "packages"), filepath.Join(s.Data, "worker", "packages"))
-	r.Write = append(append(r.Write, s.Writable...), temp, filepath.Join(s.Data, "scratch"))
-	launch.Through(program, confined.Arguments(r)...)
-	return nil
 }
 
 // temporary makes the directory for temporary files of runs. It has a short name, because plugins make sockets there. A

@@ -19,7 +19,7 @@ type sharedConnection = adapters.Shared
 func (s *serving) openConnection(ctx context.Context, dir string, key *seal.Key, slots int) (*sharedConnection, error) {
 	return adapters.OpenShared(ctx, adapters.SharedOptions{
 		Dir: dir, Seal: keyWrapper{key}, Name: "millipede-service", Connector: s.Connector, Slots: slots,
-		Environ: s.runEnviron(), Done: s.instruments.countTask(),
+		Environ: s.runEnviron(), Done: s.instruments.countTask(), Serves: s.apart(),
 	})
 }
 

@@ -52,17 +52,24 @@ const (
 // RunEngine is an engine's process: it carries out the calls of the service that has started it, until that ends it or
 // is gone.
 func RunEngine(ctx context.Context, o EngineOptions) error {
-	var conns [3]net.Conn
-	for i, name := range []string{"calls", "requests", "dials"} {
-		var err error
-		if conns[i], err = inheritedConn(callsDescriptor+i, name); err != nil {
-			return fmt.Errorf("only the service starts engines: %w", err)
-		}
+	conns, err := inheritedConns()
+	if err != nil {
+		return err
 	}
 	return host.Serve(host.Options{Calls: conns[0], Back: conns[1],
 		Open: func(hello protocol.Hello, service *host.Service) (*host.Opened, error) {
 			return o.open(ctx, hello, service, conns[2])
 		}})
+}
+
+// inheritedConns returns the connections to the service that has started the process.
+func inheritedConns() (conns [3]net.Conn, err error) {
+	for i, name := range []string{"calls", "requests", "dials"} {
+		if conns[i], err = inheritedConn(callsDescriptor+i, name); err != nil {
+			return conns, fmt.Errorf("only a service starts this command: %w", err)
+		}
+	}
+	return conns, nil
 }
 
 // open makes the engine.

@@ -97,14 +97,20 @@ type engines struct {
 // close after all runs.
 func (s *serving) engines(st *store.Store, w *sharedConnection, stores *sealedStores, key *seal.Key,
 	cli *cliconfig.Config) engines {
-	if s.Engines == 0 || !separate {
+	if !s.apart() {
 		s.instruments.evaluates()
 		return engines{engine: s.serviceEngine(s.Options, key, w, cli, stores), start: func() {},
 			close: func() error { return nil }}
 	}
 	seats, p := s.openSeats(st, w, stores, key)
 	s.instruments.read(seats)
-	return engines{engine: seats, apart: true, start: seats.Start, close: seats.Close,
+	closing := seats.Close
+	if w.Embedded() {
+		k := s.keepWorker(w)
+		s.instruments.readWorker(k)
+		closing = func() error { return errors.Join(seats.Close(), k.close()) }
+	}
+	return engines{engine: seats, apart: true, start: seats.Start, close: closing,
 		drain: func(ctx context.Context, pools []string) error { return p.drain(ctx, seats.Engines(), pools) }}
 }
 
@@ -135,11 +141,20 @@ func (s *serving) openSeats(st *store.Store, w *sharedConnection, stores *sealed
 func DefaultEngines() int { return max(1, runtime.NumCPU()/2) }
 
 // start starts the process of an engine.
-func (p *processes) start(ctx context.Context, number int, _ uint64) (_ *seat.Process, err error) {
+func (p *processes) start(ctx context.Context, number int, _ uint64) (*seat.Process, error) {
 	told, err := p.setup(ctx, number)
 	if err != nil {
 		return nil, err
 	}
+	started, err := p.spawn(p.w, EngineCommand, "-seat="+strconv.Itoa(number))
+	if err == nil {
+		started.Setup = told
+	}
+	return started, err
+}
+
+// spawn starts this program once more, with pairs of sockets to it.
+func (s *serving) spawn(w *sharedConnection, args ...string) (_ *seat.Process, err error) {
 	program, err := program()
 	if err != nil {
 		return nil, fmt.Errorf("finding the program: %w", err)
@@ -163,12 +178,12 @@ func (p *processes) start(ctx context.Context, number int, _ uint64) (_ *seat.Pr
 		}
 		ours, theirs = append(ours, conn), append(theirs, file)
 	}
-	c := exec.Command(program, EngineCommand, "-seat="+strconv.Itoa(number)) //nolint:gosec,noctx // Seats ends it
+	c := exec.Command(program, args...) //nolint:gosec,noctx // Kill ends it
 	c.Args[0] = os.Args[0]
-	c.Env = visibleOf(p.Environ)
-	c.Dir, c.Stderr, c.ExtraFiles, c.SysProcAttr = p.Dir, p.Stderr, theirs, apart()
+	c.Env = visibleOf(s.Environ)
+	c.Dir, c.Stderr, c.ExtraFiles, c.SysProcAttr = s.Dir, s.Stderr, theirs, apart()
 	if err := c.Start(); err != nil {
-		return nil, fmt.Errorf("starting an engine: %w", err)
+		return nil, fmt.Errorf("starting %s: %w", args[0], err)
 	}
 	done := make(chan struct{})
 	var reason error
@@ -177,10 +192,10 @@ func (p *processes) start(ctx context.Context, number int, _ uint64) (_ *seat.Pr
 		reason = c.Wait()
 		_ = ours[2].Close() // nobody asks any more
 	}()
-	if p.w.Embedded() {
-		go serveDials(ours[2], p.w.Dial) // it ends with the process
+	if w.Embedded() {
+		go serveDials(ours[2], w.Dial) // it ends with the process
 	}
-	return &seat.Process{Calls: ours[0], Back: ours[1], Setup: told, Done: done, Reason: func() error { return reason },
+	return &seat.Process{Calls: ours[0], Back: ours[1], Done: done, Reason: func() error { return reason },
 		Kill: func() { _ = c.Process.Kill() }}, nil // the error says that it has ended
 }
 

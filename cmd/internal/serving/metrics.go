@@ -35,13 +35,16 @@ type instruments struct {
 }
 
 // newInstruments returns the metrics that will be served at an address, or nil if the address is empty. version is the
-// version of the program.
-func newInstruments(address, version string) *instruments {
+// version of the program; works says that the embedded worker is in this process.
+func newInstruments(address, version string, works bool) *instruments {
 	if address == "" {
 		return nil
 	}
-	set := metrics.New("service", version)
-	return &instruments{address: address, set: set, tasks: set.Tasks()}
+	n := &instruments{address: address, set: metrics.New("service", version)}
+	if works {
+		n.tasks = n.set.Tasks()
+	}
+	return n
 }
 
 // newEngineInstruments returns the metrics of an engine, which the service reads.
@@ -51,7 +54,7 @@ func newEngineInstruments(version string) *instruments {
 	return n
 }
 
-// evaluates adds the metrics of the process that evaluates configurations: this one.
+// evaluates adds the metrics of a process that evaluates configurations: this one.
 func (n *instruments) evaluates() {
 	if n != nil {
 		n.runs, n.commit = n.set.Runs(), n.set.Commits()
@@ -70,6 +73,13 @@ func (n *instruments) read(seats *seat.Seats) {
 		}
 		return all
 	}, func() map[int]*http.Client { return seats.Engines() }, "http://engine"+metricsPath)
+}
+
+// readWorker adds the metrics of the embedded worker, which are read at each scrape.
+func (n *instruments) readWorker(k *workerKeeper) {
+	if n != nil {
+		n.set.Process("worker", k.clients, "http://worker"+metricsPath)
+	}
 }
 
 // listen starts to answer scrapes, until end is called.
@@ -118,7 +128,7 @@ func (n *instruments) observeRun() func(coordinator.Observer) (coordinator.Obser
 
 // countTask returns the function that counts the tasks of the embedded worker.
 func (n *instruments) countTask() func(worker.Done) {
-	if n == nil {
+	if n == nil || n.tasks == nil {
 		return nil
 	}
 	return n.tasks

@@ -262,12 +262,12 @@ func Serve(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	unconfine, err := s.confine(cli)
+	unconfine, err := s.confine()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, unconfine()) }()
-	s.instruments = newInstruments(o.Metrics, o.Version)
+	s.instruments = newInstruments(o.Metrics, o.Version, !s.apart())
 	w, err := s.openConnection(ctx, o.Data, key, o.slots())
 	if err != nil {
 		return err
