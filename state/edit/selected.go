@@ -69,8 +69,9 @@ func AnyManaged(st *state.State) bool {
 	return false
 }
 
-// IsNone reports whether there is no state: it was never stored, or it was removed or moved elsewhere since.
-func IsNone(st *state.State) bool { return st.Lineage == "" && st.IsEmpty() }
+// IsNone reports whether there is no state: it was never stored, or it was removed or moved elsewhere since. One in an
+// old format has no lineage either, but the version of the program that wrote it.
+func IsNone(st *state.State) bool { return st.Lineage == "" && st.EngineVersion == "" && st.IsEmpty() }
 
 // ObjectID returns the attribute "id" of an object; empty if it has none.
 func ObjectID(o *state.Object) string {

@@ -1,6 +1,7 @@
 package tfstate
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -16,6 +17,9 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 )
+
+// legacyEngine is the last version that wrote the old formats.
+const legacyEngine = "0.11.15"
 
 // The structure of versions 1 to 3, in which attributes are flat maps. The versions differ in how outputs (plain
 // strings in version 1) and the size of a map (as that of a list in versions 1 and 2) are written.
@@ -76,7 +80,8 @@ func (u *upgrade) file(f *legacyFile) error {
 	if f.Serial < 0 {
 		return fmt.Errorf("the serial %d is less than zero", f.Serial)
 	}
-	u.s.Lineage, u.s.Serial, u.s.EngineVersion = f.Lineage, uint64(f.Serial), f.TerraformVersion
+	// A file that does not say who wrote it is still one that somebody wrote.
+	u.s.Lineage, u.s.Serial, u.s.EngineVersion = f.Lineage, uint64(f.Serial), cmp.Or(f.TerraformVersion, legacyEngine)
 	if u.s.EngineVersion == "" {
 		u.s.EngineVersion = "0.0.0"
 	}

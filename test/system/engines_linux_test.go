@@ -112,6 +112,37 @@ resource "fleet_machine" "a" {
 	v.Ends(v.Apply(space, site.Slow(1, 10)).ID, client.RunApplied)
 }
 
+// The embedded worker was a part of the service: what ended it, ended the service.
+func TestTheEmbeddedWorkerIsReplacedAndWhatItDidIsInDoubt(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	v := s.Service()
+	space := v.Workspace("one")
+	r := v.Apply(space, site.Slow(1, 4000))
+	site.Eventually(t, "the machine is being created", func() bool { return s.Begun("create") == 1 })
+	before := v.EmbeddedWorkers()
+	if len(before) != 1 {
+		t.Fatalf("the embedded workers are %v", before)
+	}
+	if err := syscall.Kill(before[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	v.Ends(r.ID, client.RunErrored)
+	doubts := "workspaces/" + space.ID + "/doubts"
+	if code, text := v.Ask(http.MethodGet, doubts, nil); code != http.StatusOK ||
+		!strings.Contains(text, "fleet_machine.a[0]") {
+		t.Errorf("%d: %s", code, text)
+	}
+	if code, text := v.Ask(http.MethodPost, doubts, map[string]any{"address": "fleet_machine.a[0]",
+		"not-created": true}); code != http.StatusOK {
+		t.Errorf("resolving it: %d: %s", code, text)
+	}
+	v.Ends(v.Apply(space, site.Slow(2, 10)).ID, client.RunApplied)
+	if now := v.EmbeddedWorkers(); len(now) != 1 || now[0] == before[0] {
+		t.Errorf("the embedded workers are %v, and were %v", now, before)
+	}
+}
+
 // secrets are files of a service that no run may read, below its home.
 var secrets = []string{".config/millipede/service.key", ".local/share/millipede/service.db",
 	".local/share/millipede/admin.token", ".local/share/millipede/tls/ca.pem"}

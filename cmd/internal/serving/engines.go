@@ -104,13 +104,17 @@ func (s *serving) engines(st *store.Store, w *sharedConnection, stores *sealedSt
 	}
 	seats, p := s.openSeats(st, w, stores, key)
 	s.instruments.read(seats)
-	closing := seats.Close
+	start, closing := seats.Start, seats.Close
 	if w.Embedded() {
-		k := s.keepWorker(w)
+		k := newWorkerKeeper(s, w)
 		s.instruments.readWorker(k)
+		start = func() {
+			k.start()
+			seats.Start()
+		}
 		closing = func() error { return errors.Join(seats.Close(), k.close()) }
 	}
-	return engines{engine: seats, apart: true, start: seats.Start, close: closing,
+	return engines{engine: seats, apart: true, start: start, close: closing,
 		drain: func(ctx context.Context, pools []string) error { return p.drain(ctx, seats.Engines(), pools) }}
 }
 

@@ -47,21 +47,23 @@ type workerKeeper struct {
 	*serving
 	w *sharedConnection
 
-	end   context.CancelFunc
-	group sync.WaitGroup
+	ending context.Context //nolint:containedctx // close ends it
+	end    context.CancelFunc
+	group  sync.WaitGroup
 
 	mu     sync.Mutex   // guards client
 	client *http.Client // of the present process; nil if there is none
 }
 
-// keepWorker starts the embedded worker. The caller calls close after all runs.
-func (s *serving) keepWorker(w *sharedConnection) *workerKeeper {
+// newWorkerKeeper returns the keeper of a worker. The caller calls start, and close after all runs.
+func newWorkerKeeper(s *serving, w *sharedConnection) *workerKeeper {
 	k := &workerKeeper{serving: s, w: w}
-	ctx, end := context.WithCancel(context.Background())
-	k.end = end
-	k.group.Go(func() { k.keep(ctx) })
+	k.ending, k.end = context.WithCancel(context.Background())
 	return k
 }
+
+// start starts the worker.
+func (k *workerKeeper) start() { k.group.Go(func() { k.keep(k.ending) }) }
 
 // close ends the worker, which finishes its tasks.
 func (k *workerKeeper) close() error {
@@ -79,7 +81,7 @@ const (
 func (k *workerKeeper) keep(ctx context.Context) {
 	for pause := shortWorkerPause; ctx.Err() == nil; pause = min(2*pause, longWorkerPause) {
 		began := time.Now()
-		if err := k.run(ctx); err != nil {
+		if err := k.run(ctx); err != nil && ctx.Err() == nil {
 			k.Log.Error("the embedded worker has ended; it is started again", "error", err)
 		}
 		if time.Since(began) > longWorkerPause {
