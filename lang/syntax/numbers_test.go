@@ -118,7 +118,7 @@ func TestExpressionsAreKeysOfMaps(t *testing.T) {
 			t.Fatal(diags)
 		}
 		seen := map[hcl.Expression]bool{e: true}
-		hclsyntax.VisitAll(e, func(n hclsyntax.Node) hcl.Diagnostics { //nolint:errcheck // the visitor returns none
+		hclsyntax.VisitAll(e, func(n hclsyntax.Node) hcl.Diagnostics {
 			if part, ok := n.(hclsyntax.Expression); ok {
 				seen[part] = true
 			}

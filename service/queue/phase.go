@@ -139,7 +139,7 @@ func (q *Queue) attempt(leaving, stopping context.Context, r *record.Run, j *Job
 // deadly is the error of a phase that is not begun again, because the process that carried it out has died so often. A
 // configuration could otherwise end the process again and again.
 func deadly(times int) error {
-	return fmt.Errorf("The process that carried out this phase has died %d times, and the phase is not begun again. The "+ //nolint:staticcheck // it is a text of the log
+	return fmt.Errorf("The process that carried out this phase has died %d times, and the phase is not begun again. The "+
 		"log of the service may tell whether the configuration is the cause: it may need more memory than there is. If it "+
 		"is not, start a new run", times)
 }

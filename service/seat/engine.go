@@ -257,7 +257,7 @@ func (e *engine) follow(ctx context.Context, body io.Reader, j *work.Job) (*prot
 	if err != nil {
 		return nil, err
 	}
-	defer response.Body.Close() //nolint:errcheck // it was only read
+	defer response.Body.Close()
 	var recorder *timeline.Recorder
 	for {
 		var f protocol.ToService

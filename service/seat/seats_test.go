@@ -487,7 +487,10 @@ func TestAnEngineOfAnOlderEpochEnds(t *testing.T) {
 	go func() {
 		ended <- host.Serve(host.Options{Calls: there, Back: backThere,
 			Open: func(_ protocol.Hello, s *host.Service) (*host.Opened, error) {
-				_, err := s.Ask(t.Context(), http.MethodGet, "/anything", nil)
+				answer, err := s.Ask(t.Context(), http.MethodGet, "/anything", nil)
+				if err == nil {
+					err = answer.Body.Close()
+				}
 				return nil, err
 			}})
 	}()

@@ -104,9 +104,9 @@ func families(client *http.Client, address string) (map[string]*dto.MetricFamily
 	r.Header.Set("Accept", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
 	response, err := client.Do(r)
 	if err != nil {
-		return nil, nil //nolint:nilerr,nilnil // its process has ended; the seat says so
+		return nil, nil //nolint:nilnil // its process has ended; the seat says so
 	}
-	defer response.Body.Close() //nolint:errcheck // it was only read
+	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		return nil, nil //nolint:nilnil // it has not begun
 	}

@@ -102,7 +102,7 @@ func (g gatekeeper) send(w io.Writer, path string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // the next start does it
+	defer os.RemoveAll(dir)
 	to := filepath.Join(dir, "state.db")
 	if err := g.stores.Copy(path, to); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (s engineStore) copyOf(ctx context.Context, to string, settled func()) erro
 	if err != nil {
 		return fmt.Errorf("asking the engine for a copy: %w", err)
 	}
-	defer response.Body.Close() //nolint:errcheck // it was only read
+	defer response.Body.Close()
 	if response.StatusCode == http.StatusNotFound {
 		return journal.ErrClosed
 	}

@@ -32,7 +32,7 @@ func TestTheProcessOfAServiceForgetsWhatItsRunsDoNotSee(t *testing.T) {
 	if err := Forget(own); err != nil {
 		t.Fatal(err)
 	}
-	seen := heritage(environ.Variables(own))
+	seen := heritage(own)
 	if got := os.Environ(); !slices.Equal(environ.Variables(got).Settled(), seen.Settled()) || os.Getenv("TZ") != "UTC" {
 		t.Errorf("the process has %q, and its runs see %q", got, seen)
 	}

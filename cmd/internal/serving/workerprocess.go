@@ -171,11 +171,12 @@ func (p *workerProcess) abandon() error {
 		return nil
 	}
 	p.leave(errors.New("the service is gone"))
+	var err error
 	select {
-	case <-p.worked:
+	case err = <-p.worked:
 	case <-time.After(abandonTime):
 	}
-	return p.hosted.Close()
+	return errors.Join(err, p.hosted.Close())
 }
 
 func (p *workerProcess) measure(w http.ResponseWriter, r *http.Request) {

@@ -13,10 +13,10 @@ import (
 
 const (
 	// logPause is how long text of the log may wait for more, and maxLog how much of it at most, in bytes.
-	logPause = 20 * time.Millisecond
+	logPause = 50 * time.Millisecond
 	maxLog   = 32 << 10
 	// changesPause is the minimum time between two messages about the timeline.
-	changesPause = 50 * time.Millisecond
+	changesPause = 250 * time.Millisecond
 )
 
 // sender sends the frames of a call. If the service does not receive them any more, they are dropped: the call is then

@@ -58,7 +58,7 @@ func (s *Service) ask(ctx context.Context, method, path string, call uint64, bod
 	case http.StatusGone:
 		s.outdated()
 	}
-	defer response.Body.Close() //nolint:errcheck // it was only read
+	defer response.Body.Close()
 	var f protocol.Failure
 	if err := protocol.Read(response.Body, &f); err != nil {
 		return nil, fmt.Errorf("the service answers %s", response.Status)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -12,8 +13,37 @@ import (
 // ticks is how many of the kernel's units of CPU time a second has, on every architecture that Go knows.
 const ticks = 100
 
-// Spent returns the CPU time that a process has used, with that of the children that it has waited for.
+// Spent returns the CPU time that a process and its descendants have used. Descendants that were not waited for, and
+// have ended, are missing.
 func Spent(pid int) (time.Duration, error) {
+	total, err := spent(pid)
+	for _, child := range children(pid) {
+		if more, err := Spent(child); err == nil { // else it has ended
+			total += more
+		}
+	}
+	return total, err
+}
+
+// children returns the processes that a process has started, and that have not ended.
+func children(pid int) (all []int) {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is well-formed
+	for _, list := range lists {
+		text, err := os.ReadFile(list)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for field := range strings.FieldsSeq(string(text)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				all = append(all, child)
+			}
+		}
+	}
+	return all
+}
+
+// spent returns the CPU time that a process has used, with that of the children that it has waited for.
+func spent(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
