@@ -153,8 +153,8 @@ func TestARepetitionThatCannotBeKnownIsAnError(t *testing.T) {
 	}
 }
 
-// A count of a billion, or modules with a thousand instances each inside each other, took all memory before anything was
-// planned, and ended the process with all of its runs.
+// A count of a billion, or modules with a thousand instances each inside each other, took all memory before anything
+// was planned, and ended the process with all of its runs.
 func TestARunHasALimitedNumberOfInstances(t *testing.T) {
 	s := store(t, Planning, nil, `
 resource "fake_thing" "billion" { count = 1000000000 }

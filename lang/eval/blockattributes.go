@@ -130,7 +130,8 @@ func withBlocks(in *hcl.BodySchema, blocks map[string]bool) *hcl.BodySchema {
 	return out
 }
 
-// fixedBody presents blocks as attributes if the shape requires it, and measures what becomes a number. Its dynamic blocks have been expanded.
+// fixedBody presents blocks as attributes if the shape requires it, and measures what becomes a number. Its dynamic
+// blocks have been expanded.
 type fixedBody struct {
 	hcl.Body
 	shape *shape

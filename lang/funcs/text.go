@@ -23,8 +23,8 @@ func text() family {
 			"Builds one string of the elements of lists of strings, with a separator " +
 				"between them."},
 		"lower": {stdlib.LowerFunc, "Turns all letters of a string into lower case."},
-		"regex": {bounded(stdlib.RegexFunc, searched), "Finds the first match of a regular expression in a string, and gives its " +
-			"text or its capture groups."},
+		"regex": {bounded(stdlib.RegexFunc, searched),
+			"Finds the first match of a regular expression in a string, and gives its text or its capture groups."},
 		"regexall": {bounded(stdlib.RegexAllFunc, matches),
 			"Finds all matches of a regular expression in a string, and gives a " +
 				"list of them."},
@@ -38,7 +38,7 @@ func text() family {
 		"substr": {stdlib.SubstrFunc, "Takes a piece out of a string, by an offset and a length that count " +
 			"characters."},
 		"title":      {stdlib.TitleFunc, "Turns the first letter of each word of a string into upper case."},
-		"trim":       {stdlib.TrimFunc, "Takes the given characters off both ends of a string."},
+		"trim":       {trim(), "Takes the given characters off both ends of a string."},
 		"trimprefix": {stdlib.TrimPrefixFunc, "Takes a prefix off a string that begins with it."},
 		"trimspace":  {stdlib.TrimSpaceFunc, "Takes white space off both ends of a string."},
 		"trimsuffix": {stdlib.TrimSuffixFunc, "Takes a suffix off a string that ends with it."},
@@ -77,6 +77,17 @@ func startsWith() function.Function {
 			return cty.False, nil
 		}
 	}, str, plain("prefix", cty.String))
+}
+
+// trim looks characters up in a table: go-cty's function searches all that it may take off for each one.
+func trim() function.Function {
+	return returning(cty.String, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		off := map[rune]bool{}
+		for _, r := range args[1].AsString() {
+			off[r] = true
+		}
+		return cty.StringVal(strings.TrimFunc(args[0].AsString(), func(r rune) bool { return off[r] })), nil
+	}, plain("str", cty.String), plain("cutset", cty.String))
 }
 
 func indent() function.Function {

@@ -71,7 +71,8 @@ const (
 var few = map[string]bool{
 	"parentheses": true, "a sum": true, "a template in JSON syntax": true, "a type of 5,000 lists": true, "jsondecode": true,
 	"a product": true, "loops": true, "locals that share a list": true, "a YAML bomb": true, "a format's width": true,
-	"a chain of resources": true,
+	"a chain of resources": true, "digits that are added": true, "a huge number and one": true, "a count of a billion": true,
+	"a search of many states": true,
 }
 
 // secrets makes a directory with files that no run may read, and replaces their names in a case.
