@@ -95,6 +95,11 @@ func endless() []Case {
 			strings.Repeat("é", 10_000_000)), Fine: true},
 		{Name: "100,000 subnets", Files: output(`length(cidrsubnets("fc00::/7", flatten([for i in range(100) : ` +
 			`[for j in range(1000) : 20]])...))`), Fine: true},
+		{Name: "an encoded code of a code", Files: with(output(strings.Repeat("base64encode(", 4)+`file("d")`+
+			strings.Repeat(")", 4)), "d", strings.Repeat("a", 60_000_000))},
+		{Name: "control characters in JSON", Files: with(output(`jsonencode(file("d"))`), "d", strings.Repeat("\x01", 60_000_000))},
+		{Name: "percent signs of percent signs", Files: with(output(`urlencode(urlencode(file("d")))`), "d",
+			strings.Repeat("%", 40_000_000))},
 		{Name: "files without an end", Files: output(`filesha256("/dev/zero")`)},
 	}
 }
