@@ -288,8 +288,8 @@ func (s *serviceSeries) apply(ctx context.Context, w *client.Workspace, dir, mes
 	return false, fmt.Errorf("%w: the run %s is %s", errViolated, id, r.Status)
 }
 
-// deadly is in the log of a run whose plan the service does not begin a third time, after it was killed during two. On
-// a busy machine a plan takes as long as the time between two faults.
+// deadly is in the log of a run whose plan the service does not begin a third time, after it was killed during two. On a
+// busy machine a plan takes as long as the time between two faults.
 const deadly = "The service has died 2 times while it made this plan"
 
 // queue uploads a configuration and queues a run. A request whose response was lost may have been executed.
