@@ -1,6 +1,7 @@
 package funcs
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"regexp"
@@ -99,6 +100,39 @@ func multiplied(args []cty.Value) error {
 
 // written checks a value that becomes text.
 func written(args []cty.Value) error { return syntax.CheckWritten(args[0]) }
+
+// maxEncoded is the length of an encoded text, which can be several times that of the text.
+const maxEncoded = bounds.String + bounds.String/2
+
+var errTooLongEncoded = fmt.Errorf("the encoded text would have more than %d MiB, which is the most that it may have",
+	maxEncoded>>20)
+
+// encodedInBase64 checks the length of the result of base64encode.
+func encodedInBase64(args []cty.Value) error {
+	if base64.StdEncoding.EncodedLen(len(textOf(args[0]))) > maxEncoded {
+		return errTooLongEncoded
+	}
+	return nil
+}
+
+// percentEncoded checks the length of the result of urlencode: a byte takes three bytes unless it is of a common
+// letter.
+func percentEncoded(args []cty.Value) error {
+	text := textOf(args[0])
+	if 3*len(text) <= maxEncoded {
+		return nil
+	}
+	n := len(text)
+	for i := range len(text) {
+		if c := text[i]; c < '0' || c > 'z' || c > '9' && c < 'A' || c > 'Z' && c < 'a' {
+			n += 2
+		}
+	}
+	if n > maxEncoded {
+		return errTooLongEncoded
+	}
+	return nil
+}
 
 // flattened checks all elements of a value, at every depth, and how many become elements of one tuple.
 func flattened(args []cty.Value) error {

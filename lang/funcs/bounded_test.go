@@ -32,6 +32,9 @@ func TestFunctionsRefuseWhatWouldBeTooLarge(t *testing.T) {
 	ctx.Variables["mib"] = text(strings.Repeat("x", 1<<20))
 	ctx.Variables["lines"] = text(strings.Repeat("\n", 1<<10))
 	ctx.Variables["digits"] = text(strings.Repeat("9", 4<<20))
+	ctx.Variables["joined"] = text(strings.Repeat("x", 100<<20))
+	ctx.Variables["percent"] = text(strings.Repeat("%", 50<<20))
+	ctx.Variables["control"] = text(strings.Repeat("\x01", 30<<20))
 	ctx.Variables["long"] = text(strings.Repeat("9", 90_000))
 	ctx.Variables["great"] = cty.MustParseNumberVal("1e200000")
 	ctx.Variables["deep"] = text(strings.Repeat("[", 3_000_000))
@@ -51,7 +54,10 @@ func TestFunctionsRefuseWhatWouldBeTooLarge(t *testing.T) {
 		`tonumber(digits)`: true, `parseint(digits, 10)`: true, `parseint("ff", 16)`: false,
 		`regex("(?: ?){990}c", mib)`: true, `regexall("(?: ?){990}c", mib)`: true, `replace(mib, "/(?: ?){990}c/", "")`: true,
 		`length(regexall("[a-w]+[0-9]{1,20}", mib))`: false, `regex(join("|", [for i in r : mib]), "x")`: true,
-		`regex(mib, "x")`: true, `tonumber("1e600000000")`: true, `sum([digits])`: true, `format("%d", digits)`: true, `format("%s", digits)`: false,
+		`base64encode(joined)`: true, `base64encode(mib)`: false, `urlencode(percent)`: true, `urlencode(mib)`: false,
+		`jsonencode(percent)`: false, `jsonencode(control)`: true,
+		`regex(mib, "x")`: true, `tonumber("1e600000000")`: true, `sum([digits])`: true, `format("%d", digits)`: true,
+		`format("%s", digits)`:       false,
 		`formatlist("%d", [digits])`: true, `jsondecode(digits)`: true, `jsondecode("[1e600000000]")`: true,
 		`jsondecode("\"${digits}\"")`: false, `jsondecode("[${join(",", [for x in r : long])}]")`: true,
 		`yamldecode(digits)`: true, `yamldecode("a: 1e600000000")`: true, `yamldecode("a: '1e600000000'")`: false,

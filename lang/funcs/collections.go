@@ -385,6 +385,9 @@ func sum() function.Function {
 		}
 		for i, v := range elems {
 			n, err := syntax.Convert(v, cty.Number)
+			if errors.Is(err, syntax.ErrTooGreat) {
+				return cty.NilVal, function.NewArgError(0, err)
+			}
 			if err != nil || n.IsNull() {
 				return cty.NilVal, function.NewArgErrorf(0, "each element must be a number, and element %d is not", i)
 			}

@@ -22,7 +22,7 @@ import (
 func encodings() family {
 	return family{
 		"base64decode": {base64Decode(), "Decodes base64 text, which must hold a UTF-8 string."},
-		"base64encode": {base64Encode(), "Writes the UTF-8 form of a string in base64."},
+		"base64encode": {bounded(base64Encode(), encodedInBase64), "Writes the UTF-8 form of a string in base64."},
 		"base64gunzip": {base64Gunzip(), "Decodes base64 text and decompresses it with gzip."},
 		"base64gzip":   {base64Gzip(), "Compresses a string with gzip and writes the result in base64."},
 		"csvdecode": {bounded(stdlib.CSVDecodeFunc, rows), "Reads comma-separated values into a list of objects, named by " +
@@ -34,7 +34,7 @@ func encodings() family {
 		"textencodebase64": {textEncode(), "Writes a string in a character encoding such as UTF-16LE, and the bytes " +
 			"in base64."},
 		"urldecode":  {urlDecode(), "Undoes the percent-encoding of a URL's query part."},
-		"urlencode":  {urlEncode(), "Percent-encodes a string for the query part of a URL."},
+		"urlencode":  {bounded(urlEncode(), percentEncoded), "Percent-encodes a string for the query part of a URL."},
 		"yamldecode": {yamlDecode(), "Reads YAML text into a value."},
 		"yamlencode": {boundedNullable(ctyyaml.YAMLEncodeFunc, written), "Writes a value as YAML text in block style."},
 	}

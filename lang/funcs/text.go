@@ -38,7 +38,7 @@ func text() family {
 		"substr": {stdlib.SubstrFunc, "Takes a piece out of a string, by an offset and a length that count " +
 			"characters."},
 		"title":      {stdlib.TitleFunc, "Turns the first letter of each word of a string into upper case."},
-		"trim":       {stdlib.TrimFunc, "Takes the given characters off both ends of a string."},
+		"trim":       {trim(), "Takes the given characters off both ends of a string."},
 		"trimprefix": {stdlib.TrimPrefixFunc, "Takes a prefix off a string that begins with it."},
 		"trimspace":  {stdlib.TrimSpaceFunc, "Takes white space off both ends of a string."},
 		"trimsuffix": {stdlib.TrimSuffixFunc, "Takes a suffix off a string that ends with it."},
@@ -77,6 +77,17 @@ func startsWith() function.Function {
 			return cty.False, nil
 		}
 	}, str, plain("prefix", cty.String))
+}
+
+// trim looks characters up in a table: go-cty's function searches all that it may take off for each one.
+func trim() function.Function {
+	return returning(cty.String, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		off := map[rune]bool{}
+		for _, r := range args[1].AsString() {
+			off[r] = true
+		}
+		return cty.StringVal(strings.TrimFunc(args[0].AsString(), func(r rune) bool { return off[r] })), nil
+	}, plain("str", cty.String), plain("cutset", cty.String))
 }
 
 func indent() function.Function {

@@ -37,7 +37,7 @@ func CheckValue(v cty.Value) error {
 
 // CheckWritten is CheckValue for a value that is written as text: the texts in it are counted, too.
 func CheckWritten(v cty.Value) error {
-	w := weigher{elements: bounds.Elements, text: bounds.String}
+	w := weigher{elements: bounds.Elements, text: bounds.String, escaped: 2 * bounds.String}
 	return w.value(v, 0)
 }
 
@@ -51,6 +51,21 @@ func CheckType(ty cty.Type) error {
 type weigher struct {
 	elements int
 	text     int // negative: texts are not counted
+	escaped  int // their length in JSON
+}
+
+// escapedLength returns the length of a text in JSON.
+func escapedLength(text string) int {
+	n := len(text)
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '"', c == '\\', c == '\n', c == '\r', c == '\t':
+			n++
+		case c < ' ', c == '<', c == '>', c == '&':
+			n += len(`\u0000`) - 1
+		}
+	}
+	return n
 }
 
 func (w *weigher) value(v cty.Value, depth int) error {
@@ -71,10 +86,10 @@ func (w *weigher) value(v cty.Value, depth int) error {
 			return ErrTooGreat
 		}
 	case ty == cty.String && w.text >= 0:
-		if n := len(v.AsString()); n > w.text {
+		text := v.AsString()
+		w.text -= len(text)
+		if w.escaped -= escapedLength(text); w.text < 0 || w.escaped < 0 {
 			return ErrTooLong
-		} else if w.text -= n; true {
-			return nil
 		}
 	case ty.IsTupleType() || ty.IsObjectType() || ty.IsCollectionType():
 		if v.LengthInt() == 0 {

@@ -9,6 +9,7 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -91,7 +92,7 @@ const big = 100_000
 
 // Cases returns all cases.
 func Cases() []Case {
-	return append(append(append(deepTexts(), deepValues()...), large()...), outside()...)
+	return slices.Concat(deepTexts(), deepValues(), large(), numbers(), endless(), outside())
 }
 
 func deepTexts() []Case {
