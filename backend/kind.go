@@ -328,7 +328,7 @@ func (p Place) Open(ctx context.Context, typ string, config cty.Value) (Backend,
 }
 
 func missing(name string, env []string) *diag.Diagnostic {
-	detail := fmt.Sprintf("The argument %q is required by the backend. Set it in the block, or with "+
+	detail := fmt.Sprintf("The attribute %q is required by the backend. Set it in the block, or with "+
 		"-backend-config=%s=VALUE", name, name)
 	if len(env) > 0 {
 		detail += ", or in the environment as " + strings.Join(env, " or ")

@@ -53,7 +53,7 @@ func (qs *queues) missing(inDoubt map[*limit][]string, investigate func(*limit))
 				continue // its places were given back
 			}
 			own := inDoubt[lim]
-			if lim.declared && lim.inUse-len(own)+len(lim.idle) == 0 {
+			if lim.declared && lim.available() == 0 && lim.inUse == len(own) {
 				waits = addWait(waits, Wait{
 					Limit: lim.name, Slots: lim.slots, Vertices: n, Address: c.example,
 					InDoubt: slices.Concat(own, lim.blockers), Holders: lim.holders})

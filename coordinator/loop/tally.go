@@ -45,6 +45,7 @@ type tally struct {
 
 	changed bool // since views were told last
 	told    []Wait
+	waits   map[waitKey]time.Time // since when vertices wait for something, by what it is
 
 	total, ended, wrong, omitted int
 	weights                      float64 // of all visible vertices that are not settled
@@ -130,7 +131,8 @@ func (l *Loop) showProgress() {
 	if l.Traced {
 		l.queues.showWaits()
 	}
-	if waits := l.queues.missing(l.doubtful(), l.permits.investigate); !slices.EqualFunc(waits, l.told, Wait.equal) {
+	waits := l.lasting(l.queues.missing(l.doubtful(), l.permits.investigate), l.now)
+	if !slices.EqualFunc(waits, l.told, Wait.equal) {
 		l.told = waits
 		l.do(Shown{Kind: ShownWaiting, Vertex: -1, Waits: waits})
 	}
@@ -138,6 +140,31 @@ func (l *Loop) showProgress() {
 		l.changed = false
 		l.do(Shown{Kind: ShownCounts, Vertex: -1, Counts: l.progress(&l.queues, &l.permits)})
 	}
+}
+
+// momentary is how long vertices wait before it is told. On a busy machine a permit that is free takes a moment, too.
+const momentary = 2 * time.Second
+
+// waitKey is what vertices wait for.
+type waitKey struct{ pool, limit string }
+
+// lasting returns the waits that are to be told: those that are not over in a moment.
+func (t *tally) lasting(waits []Wait, now time.Time) []Wait {
+	since := make(map[waitKey]time.Time, len(waits))
+	told := waits[:0]
+	for _, w := range waits {
+		key := waitKey{w.Pool, w.Limit}
+		begun, known := t.waits[key]
+		if !known {
+			begun = now
+		}
+		since[key] = begun
+		if now.Sub(begun) >= momentary || len(w.InDoubt) > 0 {
+			told = append(told, w)
+		}
+	}
+	t.waits = since
+	return told
 }
 
 func DurationKey(d program.Description) string { return d.Class + " " + d.Action }

@@ -21,7 +21,7 @@ func TestASuiteFailsForEachTestThatShouldPass(t *testing.T) {
 		"all tests pass": {events(event("run", "A"), event("pass", "A")), suite{floor: 1}, nil},
 		"a test fails": {events(event("run", "A"), event("output", "A"), event("fail", "A"), whole), suite{},
 			[]string{"b.A failed:\nsaid"}},
-		"a test fails as with OpenTofu": {events(event("run", "A"), event("fail", "A"), whole),
+		"a test fails as with OpenTofu": {events(event("run", "A"), event("fail", "A/part"), event("fail", "A"), whole),
 			suite{known: map[string]string{"b.A": "the other registry"}}, nil},
 		"fewer pass than did": {events(event("run", "A"), event("skip", "A")), suite{floor: 1},
 			[]string{"0 tests pass, at least 1 did"}},

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -252,7 +253,14 @@ func (l *lineLogger) Noticef(string, ...any) {}
 func (l *lineLogger) Debugf(string, ...any)  {}
 func (l *lineLogger) Tracef(string, ...any)  {}
 
+// slowness has the beginnings of warnings that only say how long something took. On a busy machine the server has many,
+// nobody can act on them, and wrappers of the command line would show them as part of a plan.
+var slowness = []string{"Internal subscription on ", "Readloop processing time", "Producer was stalled"}
+
 func (l *lineLogger) Warnf(format string, v ...any) {
+	if slices.ContainsFunc(slowness, func(begin string) bool { return strings.HasPrefix(format, begin) }) {
+		return
+	}
 	l.log("NATS server: " + fmt.Sprintf(format, v...))
 }
 func (l *lineLogger) Errorf(format string, v ...any) { l.keep(fmt.Sprintf(format, v...)) }
