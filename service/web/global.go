@@ -27,6 +27,8 @@ type workersPage struct {
 	Limits []limitRow
 	Halt   *record.Halt // of the whole service; nil if runs can start
 	Admin  bool
+	// Engines is nil for those who are no administrators.
+	Engines *Engines
 }
 
 // limitRow is a limit with the runs that have its permits, and those that wait for some.
@@ -87,6 +89,10 @@ func (c *call) workers() error {
 		if !w.Silent {
 			pool.Live, pool.Slots, pool.Running = pool.Live+1, pool.Slots+w.Slots, pool.Running+w.Running
 		}
+	}
+	if c.o.Engines != nil && p.Admin {
+		engines := c.o.Engines()
+		p.Engines = &engines
 	}
 	drains, err := c.svc.Pools.Drained(c.actor)
 	if err != nil {

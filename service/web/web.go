@@ -39,6 +39,24 @@ type Options struct {
 	Poll time.Duration
 	// Elsewhere is the address for logging in with an account of an organization; empty if there is none.
 	Elsewhere string
+	// Engines describes what evaluates configurations, for administrators; nil if that is not shown.
+	Engines func() Engines
+}
+
+// Engines are what evaluates the configurations of runs.
+type Engines struct {
+	// Confinement says what they are kept from.
+	Confinement string
+	Seats       []Seat
+}
+
+// Seat is the place of an engine.
+type Seat struct {
+	Number int
+	// Since is when its engine was started; zero if there is none, for which Trouble is the reason.
+	Since           time.Time
+	Trouble         string
+	Calls, Restarts int
 }
 
 //go:embed pages/*.html

@@ -23,21 +23,24 @@ import (
 type browser struct {
 	t *testing.T
 	*servicetest.Harness
-	server *httptest.Server
-	client *http.Client
+	server  *httptest.Server
+	client  *http.Client
+	engines web.Engines // set before the request that shows them
 }
 
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
 	h := servicetest.New(t)
 	mux := http.NewServeMux()
-	handler := web.Handler(web.Options{Service: h.Service, Poll: 50 * time.Millisecond})
+	b := &browser{t: t, Harness: h}
+	handler := web.Handler(web.Options{Service: h.Service, Poll: 50 * time.Millisecond,
+		Engines: func() web.Engines { return b.engines }})
 	for _, path := range web.Paths {
 		mux.Handle(path, handler)
 	}
 	server := httptest.NewTLSServer(mux)
 	t.Cleanup(server.Close)
-	b := &browser{t: t, Harness: h, server: server}
+	b.server = server
 	b.client = b.person()
 	return b
 }

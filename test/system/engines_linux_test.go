@@ -210,8 +210,8 @@ func TestAServiceWithoutLandlockWorksAndSaysSo(t *testing.T) {
 	}
 	v.Start()
 	v.Ends(v.Apply(v.Workspace("one"), site.Slow(2, 10)).ID, client.RunApplied)
-	if code, facts := ready(t, v); code != http.StatusOK || !strings.Contains(facts, "this system has no Landlock") {
+	if code, facts := ready(t, v); code != http.StatusOK || !strings.Contains(facts, "This system has no Landlock") {
 		t.Errorf("/readyz says %d: %s", code, facts)
 	}
-	site.Wants(t, v.Output(), "this system has no Landlock")
+	site.Wants(t, v.Output(), "This system has no Landlock")
 }

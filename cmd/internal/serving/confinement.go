@@ -63,13 +63,14 @@ func (s *serving) confine() (end func() error, err error) {
 func confinementOf(o Options) string {
 	switch {
 	case o.Engines == 0 || !separate:
-		return "configurations are evaluated in the process of the service (-engines=0): what they end or read is the service"
+		return "Configurations are evaluated in the process of the service (-engines=0): what they end or read is the " +
+			"service."
 	case confine.Level() == 0:
-		return "this system has no Landlock (Linux 5.13 or later): configurations are evaluated in processes of their own, " +
-			"but programs that they start may read and change what the user of the service may"
+		return "This system has no Landlock (Linux 5.13 or later): configurations are evaluated in processes of their own, " +
+			"but programs that they start may read and change what the user of the service may."
 	}
-	return fmt.Sprintf("configurations are evaluated in processes of their own, which Landlock (version %d) confines, "+
-		"with all programs that they start", confine.Level())
+	return fmt.Sprintf("Configurations are evaluated in processes of their own, which Landlock (version %d) confines, "+
+		"with all programs that they start.", confine.Level())
 }
 
 // temporary makes the directory for temporary files of runs. It has a short name, because plugins make sockets there. A

@@ -29,6 +29,7 @@ import (
 	"github.com/millipede-iac/millipede/service/seat/protocol"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/web"
 	"github.com/millipede-iac/millipede/service/work"
 	"github.com/millipede-iac/millipede/state/seal"
 )
@@ -91,6 +92,8 @@ type engines struct {
 	// drain tells them to which pools nothing is dispatched; nil if they are in this process.
 	drain func(ctx context.Context, pools []string) error
 	close func() error
+	// describe says what they are, for the page of administrators.
+	describe func() web.Engines
 }
 
 // engines returns the engines of the service. The caller calls start when the service can no longer fail to start, and
@@ -100,7 +103,8 @@ func (s *serving) engines(st *store.Store, w *sharedConnection, stores *sealedSt
 	if !s.apart() {
 		s.instruments.evaluates()
 		return engines{engine: s.serviceEngine(s.Options, key, w, cli, stores), start: func() {},
-			close: func() error { return nil }}
+			close:    func() error { return nil },
+			describe: func() web.Engines { return web.Engines{Confinement: confinementOf(s.Options)} }}
 	}
 	seats, p := s.openSeats(st, w, stores, key)
 	s.instruments.read(seats)
@@ -114,7 +118,15 @@ func (s *serving) engines(st *store.Store, w *sharedConnection, stores *sealedSt
 		}
 		closing = func() error { return errors.Join(seats.Close(), k.close()) }
 	}
-	return engines{engine: seats, apart: true, start: start, close: closing,
+	describe := func() web.Engines {
+		e := web.Engines{Confinement: confinementOf(s.Options)}
+		for _, t := range seats.Status() {
+			e.Seats = append(e.Seats, web.Seat{Number: t.Seat, Since: t.Since, Trouble: t.Trouble, Calls: t.Calls,
+				Restarts: t.Restarts})
+		}
+		return e
+	}
+	return engines{engine: seats, apart: true, start: start, close: closing, describe: describe,
 		drain: func(ctx context.Context, pools []string) error { return p.drain(ctx, seats.Engines(), pools) }}
 }
 

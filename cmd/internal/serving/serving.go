@@ -317,7 +317,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 	sender := notify.New(notify.Options{Notifications: svc.Notifications, Address: "https://" + hostOf(o, listener.Addr()),
 		Private: o.NotifyPrivate, Mail: mail, Now: time.Now, Logger: log})
 	defer beside(ctx, sender.Run)()
-	return s.host(ctx, svc, tls.NewListener(listener, secure), serviceHandler(svc, st, sender, entry, o))
+	return s.host(ctx, svc, tls.NewListener(listener, secure), serviceHandler(svc, st, sender, entry, o, engines.describe))
 }
 
 // beside calls fn in another goroutine. end ends its context, and waits for it.
@@ -386,9 +386,9 @@ func publicHost(o Options) string {
 
 // serviceHandler returns the handler of all requests to the service.
 func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender, entry login.Options,
-	o Options) http.Handler {
+	o Options, describe func() web.Engines) http.Handler {
 	log := entry.Logger
-	shown := web.Options{Service: svc, Logger: log}
+	shown := web.Options{Service: svc, Logger: log, Engines: describe}
 	if entry.Provider != nil {
 		shown.Elsewhere = login.Begin
 	}
