@@ -3,7 +3,6 @@ package serving
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,15 +10,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
-	"github.com/millipede-iac/millipede/backend"
 	"github.com/millipede-iac/millipede/cmd/internal/adapters"
-	"github.com/millipede-iac/millipede/cmd/internal/hosting"
 	"github.com/millipede-iac/millipede/cmd/internal/tracing"
 	"github.com/millipede-iac/millipede/coordinator/estate"
-	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/install/cliconfig"
 	"github.com/millipede-iac/millipede/install/providers"
 	"github.com/millipede-iac/millipede/install/services"
@@ -167,16 +162,12 @@ type engineProcess struct {
 
 // estate returns the estate of one phase of a run.
 func (p *engineProcess) estate(at engine.Place) *estate.Estate {
-	home := layout.At("", at.Data)
-	return estate.New(estate.Options{
-		Dir: at.Dir, Home: &home, Backend: at.Backend, Temp: os.TempDir(), Files: below(at.Root), Environ: at.Environ,
-		Isolated: true, Brought: at.Brought, Version: p.Version, EngineVersion: p.EngineVersion,
-		Platform: hosting.Platform, Who: p.Who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
-		Stores: p.instruments.measureStores(p.stores.of(at.Data)), Private: true,
-		Connector: phaseConnector{p.shared, at.Stop.Stopping},
-		Own:       hosting.Own, Reattached: p.connector.Reattached, CLI: p.cli, Hashes: p.hashes, Services: p.services,
-		Memory: backend.NewMemory(), Stop: at.Stop, Tell: at.Tell,
-	})
+	o := phaseOptions(at)
+	o.Version, o.EngineVersion, o.Who = p.Version, p.EngineVersion, p.Who
+	o.Stores = p.instruments.measureStores(p.stores.of(at.Data))
+	o.Connector = phaseConnector{p.shared, at.Stop.Stopping}
+	o.Reattached, o.CLI, o.Hashes, o.Services = p.connector.Reattached, p.cli, p.hashes, p.services
+	return estate.New(o)
 }
 
 // drain sets the pools to which nothing is dispatched.

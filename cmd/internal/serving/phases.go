@@ -67,22 +67,24 @@ func (s *serving) runEnviron() environ.Variables {
 	return heritage(s.Environ).With("TMPDIR=" + s.temp)
 }
 
+// phaseOptions returns the options of the estate of one phase of a run, without what all phases share.
+func phaseOptions(p engine.Place) estate.Options {
+	home := layout.At("", p.Data)
+	return estate.Options{
+		Dir: p.Dir, Home: &home, Backend: p.Backend, Temp: os.TempDir(), Files: below(p.Root), Environ: p.Environ,
+		Isolated: true, Brought: p.Brought, Platform: hosting.Platform, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
+		Private: true, Own: hosting.Own, Memory: backend.NewMemory(), Stop: p.Stop, Tell: p.Tell,
+	}
+}
+
 // phaseEstate returns the estate of one phase of a run. All phases share the connection w and the stores.
 func (s *serving) phaseEstate(p engine.Place, key *seal.Key, w *sharedConnection, cli *cliconfig.Config,
 	stores *sealedStores) *estate.Estate {
-	home := layout.At("", p.Data)
-	return estate.New(estate.Options{
-		Dir: p.Dir, Home: &home, Backend: p.Backend, Seeds: keyWrapper{key},
-		Temp: os.TempDir(), Files: below(p.Root), Environ: p.Environ, Isolated: true, Brought: p.Brought, Version: s.Version,
-		EngineVersion: s.EngineVersion,
-		Platform:      hosting.Platform, Who: s.Who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
-		Stores:    s.instruments.measureStores(stores),
-		Private:   true,
-		Connector: phaseConnector{w, p.Stop.Stopping},
-		Own:       hosting.Own, Reattached: s.Connector.Reattached, CLI: cli, Hashes: s.hashes, Services: s.Services,
-		Memory: backend.NewMemory(),
-		Stop:   p.Stop, Tell: p.Tell,
-	})
+	o := phaseOptions(p)
+	o.Version, o.EngineVersion, o.Who, o.Seeds = s.Version, s.EngineVersion, s.Who, keyWrapper{key}
+	o.Stores, o.Connector = s.instruments.measureStores(stores), phaseConnector{w, p.Stop.Stopping}
+	o.Reattached, o.CLI, o.Hashes, o.Services = s.Connector.Reattached, cli, s.hashes, s.Services
+	return estate.New(o)
 }
 
 // below returns the files below a directory; no files without one.
