@@ -39,6 +39,8 @@ Options:
   -plans=N, -applies=N  How many plans and applies run at the same time; default the number of processors, and 50.
   -engines=N            How many processes evaluate configurations; default one for two processors. With 0 the service
                         does it itself: then whatever a configuration ends or reads is the service.
+  -engine-memory=MIB    How much memory each of them may use; a phase that needs more ends as errored, after three
+                        attempts. Default: no bound.
   -allow-read=PATHS, -allow-write=PATHS
                         Files and directories, separated as in PATH, that runs may read, or change as well. Where the
                         system has Landlock they can use no others, except for programs and their libraries, certificates
@@ -89,6 +91,7 @@ func runServe(ctx context.Context, a *app, args []string) int {
 		engines = serving.DefaultEngines()
 	}
 	f.IntVar(&o.Engines, "engines", engines, "")
+	f.Int64Var(&o.EngineMemory, "engine-memory", 0, "")
 	f.Func("allow-read", "", func(list string) error {
 		o.Readable = append(o.Readable, filepath.SplitList(list)...)
 		return nil

@@ -112,6 +112,24 @@ resource "fleet_machine" "a" {
 	v.Ends(v.Apply(space, site.Slow(1, 10)).ID, client.RunApplied)
 }
 
+// A configuration that took all memory of a machine ended what the kernel chose.
+func TestAPlanThatNeedsTooMuchMemoryEndsAloneAndAsErrored(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	v := s.Service("-engine-memory=160")
+	space, other := v.Workspace("one"), v.Workspace("two")
+	r := v.Apply(space, `
+locals { big = [for i in range(600) : [for j in range(500) : { number = i, text = "text ${j}", list = [i, j, 2] }]] }
+output "size" { value = length(jsonencode(local.big)) }
+`)
+	slow := v.Apply(other, site.Slow(3, 1500))
+	text := v.Logs(v.Ends(r.ID, client.RunErrored))
+	site.Wants(t, text, "has died 3 times, and the phase is not begun again")
+	v.Ends(slow.ID, client.RunApplied)
+	s.CreatedOnce(3)
+	v.Ends(v.Apply(space, site.Slow(1, 10)).ID, client.RunApplied)
+}
+
 // The embedded worker was a part of the service: what ended it, ended the service.
 func TestTheEmbeddedWorkerIsReplacedAndWhatItDidIsInDoubt(t *testing.T) {
 	t.Parallel()

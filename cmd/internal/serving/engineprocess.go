@@ -79,6 +79,9 @@ func (o *EngineOptions) open(ctx context.Context, hello protocol.Hello, service 
 		return nil, err
 	}
 	log = log.With("seat", hello.Seat)
+	if err := boundMemory(told.Memory); err != nil {
+		return nil, fmt.Errorf("bounding the memory of the engine: %w", err)
+	}
 	cli, hosts, connector := o.Settle(told.Environ)
 	if cli, err = serviceCLI(cli, told.Data); err != nil {
 		return nil, err

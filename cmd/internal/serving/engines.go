@@ -65,6 +65,8 @@ type setup struct {
 	Temp     string   `json:"temp"`
 	Readable []string `json:"readable,omitempty"`
 	Writable []string `json:"writable,omitempty"`
+	// Memory bounds the memory of the engine, in bytes; 0 for no bound.
+	Memory int64 `json:"memory,omitempty"`
 	// LogLevel and LogFormat are those of the service.
 	LogLevel  string `json:"logLevel"`
 	LogFormat string `json:"logFormat"`
@@ -256,7 +258,7 @@ func (p *processes) setup(ctx context.Context, number int) ([]byte, error) {
 		}
 	}
 	return json.Marshal(setup{Data: p.Data, Name: name, Seed: seed, Aside: aside, Temp: p.temp, Readable: p.Readable,
-		Writable: p.Writable, NATS: p.Connector.Server(nil),
+		Writable: p.Writable, Memory: p.EngineMemory << 20, NATS: p.Connector.Server(nil),
 		Parallelism: p.Parallelism, Environ: settingsOf(p.Environ), LogLevel: p.LogLevel, LogFormat: p.LogFormat,
 		Measured: p.instruments != nil})
 }

@@ -56,6 +56,9 @@ const (
 // maxEngines is the maximum number of engines.
 const maxEngines = 256
 
+// leastEngineMemory is the least memory of an engine, in MiB.
+const leastEngineMemory = 128
+
 // Options are the options of the command, and the parts of the process that the service uses.
 type Options struct {
 	// Listen is the address to listen at. Address is the URL for clients if it differs from that address.
@@ -70,6 +73,8 @@ type Options struct {
 	Parallelism    placement.Parallelism
 	// Engines is the number of processes that evaluate configurations; with 0, this process does it.
 	Engines int
+	// EngineMemory bounds the memory of each of them, in MiB; 0 for no bound.
+	EngineMemory int64
 	// Readable and Writable are files, and directories with everything below them, that runs may read, and change.
 	Readable, Writable []string
 	// WatchReads is the maximum number of objects that are read at the same time to detect drift.
@@ -164,6 +169,10 @@ func (o *Options) Complete(args []string) error {
 		return errors.New("-plans and -applies must be at least 1")
 	case o.Engines < 0 || o.Engines > maxEngines:
 		return fmt.Errorf("-engines must be from 0 to %d", maxEngines)
+	case o.EngineMemory != 0 && (o.EngineMemory < leastEngineMemory || o.EngineMemory > 1<<30):
+		return fmt.Errorf("-engine-memory must be 0, or at least %d: an engine needs that for small runs", leastEngineMemory)
+	case o.EngineMemory != 0 && (o.Engines == 0 || !separate):
+		return errors.New("-engine-memory bounds the processes of -engines, and there are none")
 	case o.WatchReads < 1 || o.WatchReads > 10_000:
 		return errors.New("-watch-reads must be from 1 to 10000")
 	case o.Retention.Runs < 0 || o.Retention.States < 0 || o.Retention.For < 0:
