@@ -220,12 +220,16 @@ func (e *engine) call(ctx context.Context, c *protocol.Call, workspace string, j
 func (e *engine) send(ctx, requesting context.Context, abort func(), to *io.PipeWriter, c *protocol.Call,
 	j *work.Job) {
 	defer to.Close() //nolint:errcheck // it returns none
-	if protocol.Write(to, protocol.ToEngine{Call: c}) != nil {
-		return
-	}
+	first := protocol.ToEngine{Call: c}
 	var stopping <-chan struct{}
 	if j != nil {
 		stopping = j.Stopping.Done()
+		if j.Stopping.Err() != nil { // the engine knows it before it begins: a canceled apply is settled, not resumed
+			first.Stop, stopping = stopOf(j.Stopping), nil
+		}
+	}
+	if protocol.Write(to, first) != nil {
+		return
 	}
 	leaving := ctx.Done()
 	var late <-chan time.Time
@@ -238,10 +242,7 @@ func (e *engine) send(ctx, requesting context.Context, abort func(), to *io.Pipe
 			abort()
 			return
 		case <-stopping:
-			cause := context.Cause(j.Stopping)
-			f.Stop = &protocol.Stop{Suspended: errors.Is(cause, work.ErrSuspended),
-				Canceled: errors.Is(cause, work.ErrCanceled)}
-			stopping = nil
+			f.Stop, stopping = stopOf(j.Stopping), nil
 		case <-leaving:
 			f.Leave, leaving, late = true, nil, time.After(leaveTime)
 		}
@@ -249,6 +250,12 @@ func (e *engine) send(ctx, requesting context.Context, abort func(), to *io.Pipe
 			return
 		}
 	}
+}
+
+// stopOf returns the message about the end of a context that stops a job.
+func stopOf(stopping context.Context) *protocol.Stop {
+	cause := context.Cause(stopping)
+	return &protocol.Stop{Suspended: errors.Is(cause, work.ErrSuspended), Canceled: errors.Is(cause, work.ErrCanceled)}
 }
 
 // follow sends the request of a call, and passes the frames of the response on until the answer.

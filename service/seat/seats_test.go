@@ -582,3 +582,26 @@ func TestTheFirstRequestsOfAnEngineMayBeginTogether(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// An engine learned that an apply was canceled when it had begun: it resumed the apply, and started operations,
+// although it had only to settle what was under way. After the restore of a backup, machines were created twice.
+func TestAnEngineKnowsBeforeItBeginsThatAJobWasStopped(t *testing.T) {
+	h := newHarness(t, 1)
+	h.Start()
+	h.engine.ApplyFunc = func(_ context.Context, j *work.Job) (*work.ApplyResult, error) {
+		if !errors.Is(context.Cause(j.Stopping), work.ErrCanceled) {
+			return nil, errors.New("it does not know")
+		}
+		return nil, work.ErrStopped
+	}
+	for range 50 {
+		j, _, _ := job(t, "run-1")
+		j.Resumed, j.Plan = true, []byte("plan of run-1")
+		var stop context.CancelCauseFunc
+		j.Stopping, stop = context.WithCancelCause(t.Context())
+		stop(work.ErrCanceled)
+		if _, err := h.Apply(t.Context(), j); !errors.Is(err, work.ErrStopped) {
+			t.Fatal(err)
+		}
+	}
+}

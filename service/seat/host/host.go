@@ -148,6 +148,9 @@ func (h *host) call(w http.ResponseWriter, r *http.Request) {
 	c.stopping, stop = context.WithCancelCause(opened.Context)
 	defer stop(nil)
 	defer leave(nil)
+	if first.Stop != nil {
+		stop(causeOf(*first.Stop))
+	}
 	go c.listen(r.Body, leave, stop) // it ends with the request
 	answer := c.answer(opened.Engine)
 	c.out.close(answer)

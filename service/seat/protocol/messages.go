@@ -113,7 +113,8 @@ type Job struct {
 	Configured, Concealed, Watched, Doubted bool
 }
 
-// ToEngine is a frame to an engine. The first one of a request has the call, and no other has one.
+// ToEngine is a frame to an engine. The first one of a request has the call, and no other has one. It has a stop, too,
+// if the job was stopped before: then the engine knows that before it begins.
 type ToEngine struct {
 	Call *Call
 	Stop *Stop
