@@ -39,6 +39,18 @@ func (l phaseLogs) End(r *record.Run, phase string, log queue.Log) {
 	}
 }
 
+// Abandon implements queue.Logs.
+func (l phaseLogs) Abandon(r *record.Run) {
+	for _, phase := range []string{r.Plan.ID, r.Apply.ID} {
+		l.mu.Lock()
+		log := l.open[tables.LogFile(phase)]
+		l.mu.Unlock()
+		if log != nil {
+			l.End(r, phase, &bufferedLog{log: log})
+		}
+	}
+}
+
 // Fail writes why the phase has failed, without the characters of the log's markers.
 func (l *bufferedLog) Fail(err error) {
 	_, _ = fmt.Fprintf(l, "\nError: %s\n", unmarked(err)) // problems with the log were reported before

@@ -46,6 +46,9 @@ type Logs interface {
 	Open(r *record.Run, phase string) (log Log, begun bool, err error)
 	// End marks the end of the log of a phase, and makes the log durable.
 	End(r *record.Run, phase string, log Log)
+	// Abandon does the same for the logs of a run that has ended while none of its phases was in progress, although one
+	// had begun: it was to be begun again.
+	Abandon(r *record.Run)
 }
 
 // Log is the log of a phase.
@@ -140,6 +143,7 @@ func (q *Queue) Changed(id string) {
 		r, err = tables.Runs.Get(tx, id)
 		return err
 	})
+	abandoned := err == nil && r.Status.Final() && q.running[id] == nil
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && r.Status.Final():
 		delete(q.active, id)
@@ -152,6 +156,9 @@ func (q *Queue) Changed(id string) {
 	}
 	q.notifyChanged(id)
 	q.mu.Unlock()
+	if abandoned {
+		q.logs.Abandon(r)
+	}
 	if err == nil {
 		q.tell(r)
 	}

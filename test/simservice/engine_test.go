@@ -2,6 +2,7 @@ package simservice
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -306,7 +307,14 @@ func (e *engine) Apply(ctx context.Context, j *work.Job) (*work.ApplyResult, err
 			o.space.applying = nil
 		}
 	}()
-	data := fmt.Sprintf(`{"version":4,"serial":%d,"lineage":"l","outputs":{},"resources":[]}`, j.Run.Number)
+	var before struct{ Serial uint64 }
+	if len(state) > 0 {
+		if err := json.Unmarshal(state, &before); err != nil {
+			return nil, err
+		}
+	}
+	data := fmt.Sprintf(`{"version":4,"serial":%d,"lineage":"l","outputs":{},"resources":[],"run":%d}`, before.Serial+1,
+		j.Run.Number)
 	attempt := o.attempts
 	for i := range s.steps {
 		if err := e.say(j, o, j.Run.Apply.ID, fmt.Sprintf("step %d, life %d", i, e.p.life)); err != nil {
