@@ -40,29 +40,36 @@ func (e *environments) keep(of wire.Environment, v *wire.Variables) {
 	e.open[of] = v
 }
 
-// environment returns the variables that a task brings; nil for a task that runs in the worker's own environment.
-func (w *Worker) environment(ctx context.Context, pool string, t *wire.Task) (*wire.Variables, diag.List) {
+// environment returns the variables that a task brings; nil for a task that runs in the worker's own environment. again
+// says that another attempt at the task may succeed: the process that has sent it is gone, with the key of the
+// environment, and whoever continues the run has another one.
+func (w *Worker) environment(ctx context.Context, pool string, t *wire.Task) (v *wire.Variables, why diag.List,
+	again bool) {
 	if t.Environment == nil {
-		return nil, nil
+		return nil, nil, false
 	}
 	if w.OwnEnvironment {
 		return nil, diag.Errors("Environment refused", fmt.Sprintf(
 			"Worker %s of the pool %q starts plugins in its own environment alone (-environment=own), and %s comes "+
 				"with variables of its own. "+
 				"Take the attribute environment out of millipede.hcl, or start the worker without that option.", w.ID,
-			pool, t.Address), nil)
+			pool, t.Address), nil), false
 	}
 	if v := w.environments.get(*t.Environment); v != nil {
-		return v, nil
+		return v, nil, false
 	}
 	v, err := w.openEnvironment(ctx, pool, t.Environment)
+	if errors.Is(err, wire.ErrNoKey) {
+		return nil, diag.List{diag.New(diag.Warning, "Operation not started", fmt.Sprintf("Worker %s cannot read the "+
+			"environment that %s is to run in, because the process that has its key is gone.", w.ID, t.Address), nil)}, true
+	}
 	if err != nil {
 		return nil, diag.Errors("Environment cannot be read", fmt.Sprintf(
 			"Worker %s cannot read the environment that %s is to run in: %s. Nothing was done.", w.ID, t.Address, err),
-			nil)
+			nil), false
 	}
 	w.environments.keep(*t.Environment, v)
-	return v, nil
+	return v, nil, false
 }
 
 // openEnvironment fetches an environment. While NATS is away it waits, because the operation has done nothing yet, and

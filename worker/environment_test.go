@@ -61,3 +61,23 @@ func TestAnEnvironmentIsAwaitedWhileNATSIsAway(t *testing.T) {
 		})
 	}
 }
+
+// The key of an environment is in the process that has begun the operation. If that died, and a worker that had just
+// started got the task, the operation counted as failed, and its run with it, although nothing had been done.
+func TestAnOperationWithoutTheKeyOfItsEnvironmentCountsAsNotStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(o *Options) {
+			o.Keys = failingKeys{o.Keys.(keys), time.Now().Add(time.Hour), wire.ErrNoKey}
+		})
+		e, err := wire.Packer{Run: "r", Sealer: b.sealer, Blobs: b.bus, Rand: rand.Reader}.PutVariables(t.Context(), "eu",
+			wire.Variables{Entries: []string{"A=1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := New(b.opts).operate(t.Context(), wire.TaskRef{Pool: "eu", Run: "r"}, &wire.Task{Address: "a.b", Environment: e})
+		why := wire.DiagsFromWire(r.Diagnostics)
+		if !r.NotStarted || r.Doubt != "" || why.HasErrors() || len(why) != 1 {
+			t.Errorf("the result is %+v, %v", r, why)
+		}
+	})
+}

@@ -30,9 +30,9 @@ func (w *Worker) operate(ctx context.Context, ref wire.TaskRef, t *wire.Task) (r
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	env, refused := w.environment(ctx, ref.Pool, t)
-	if refused.HasErrors() {
-		return &wire.Result{Diagnostics: wire.DiagsToWire(refused)}
+	env, refused, again := w.environment(ctx, ref.Pool, t)
+	if again || refused.HasErrors() {
+		return &wire.Result{Diagnostics: wire.DiagsToWire(refused), NotStarted: again}
 	}
 	if t.Provision != nil {
 		end := w.ops.begin(ref.Run, ref.Attempt, func(context.Context) error { cancel(errAskedToStop); return nil })
