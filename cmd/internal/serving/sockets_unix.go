@@ -44,7 +44,7 @@ func connOf(fd int, name string) (net.Conn, error) {
 	return conn, errors.Join(err, f.Close())
 }
 
-// inherited returns the connection with a descriptor that the process was started with. Programs that this process
+// inheritedConn returns the connection with a descriptor that the process was started with. Programs that this process
 // starts do not get it.
 func inheritedConn(fd int, name string) (net.Conn, error) {
 	unix.CloseOnExec(fd)
