@@ -103,12 +103,13 @@ func (b bucket) open(ctx context.Context) error {
 
 func (b bucket) create(ctx context.Context) (store jetstream.ObjectStore, err error) {
 	t := &b.c.topology
-	replicas := t.replicas()
-	err = t.within(ctx, b.stream(), replicas, func(bytes int64) error {
-		store, err = b.c.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
-			Bucket: b.name, Storage: b.c.opts.storage(), Replicas: replicas, MaxBytes: bytes,
+	err = t.replicated(b.stream(), func(replicas int) error {
+		return t.within(ctx, b.stream(), replicas, func(bytes int64) error {
+			store, err = b.c.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
+				Bucket: b.name, Storage: b.c.opts.storage(), Replicas: replicas, MaxBytes: bytes,
+			})
+			return err
 		})
-		return err
 	})
 	if !errors.Is(err, jetstream.ErrBucketExists) {
 		return store, err

@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -95,14 +97,7 @@ func TestAConnectionThatBeginsDuringAnElectionWaitsForIt(t *testing.T) {
 	})
 	first := <-servers
 	connected := make(chan error, 1)
-	go func() {
-		c, err := jet.Connect(t.Context(), jet.Options{URL: first.ClientURL(), Provision: true, AckWait: ackWait,
-			Timeout: 500 * time.Millisecond, Log: logTo(t)})
-		if err == nil {
-			err = c.Close()
-		}
-		connected <- err
-	}()
+	go func() { connected <- connectAndClose(t, first.ClientURL()) }()
 	for first.NumClients() == 0 {
 		select {
 		case err := <-connected:
@@ -126,6 +121,60 @@ func TestAConnectionThatBeginsDuringAnElectionWaitsForIt(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("it does not go on although there are three servers")
 	}
+}
+
+// connectAndClose connects a coordinator, and returns an error if not every stream has three replicas.
+func connectAndClose(t *testing.T, url string) error {
+	c, err := jet.Connect(t.Context(), jet.Options{URL: url, Provision: true, AckWait: ackWait,
+		Timeout: 500 * time.Millisecond, Log: logTo(t)})
+	if err != nil {
+		return err
+	}
+	d, err := c.Durability(t.Context())
+	if err == nil && len(d.SingleReplica) > 0 {
+		err = fmt.Errorf("one server alone stores %v", d.SingleReplica)
+	}
+	return errors.Join(err, c.Close())
+}
+
+// While a cluster started, a server that did not know all the others refused three replicas: streams were made with one
+// for good, and the command ended because the bucket of packages was not.
+func TestAStreamWaitsForTheServersOfItsReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made := 0
+		refuses := func(replicas int) error {
+			if replicas > 1 {
+				return &jetstream.APIError{ErrorCode: 10005, Description: "no suitable peers for placement, peer offline"}
+			}
+			made = replicas
+			return nil
+		}
+		accepts := func(replicas int) error {
+			made = replicas
+			return nil
+		}
+		exists := func(int) error { return jetstream.ErrStreamNameAlreadyInUse }
+		create := jet.Replicated(3, logTo(t))
+		for _, s := range []struct {
+			after time.Duration
+			make  func(int) error
+			err   error
+			made  int
+		}{
+			{0, refuses, wire.ErrUnanswered, 0},
+			{9 * time.Second, refuses, wire.ErrUnanswered, 0},
+			{500 * time.Millisecond, accepts, nil, 3},
+			{time.Hour, refuses, wire.ErrUnanswered, 0}, // another server is away, an hour later
+			{11 * time.Second, refuses, nil, 1},         // nobody waits for ever for a cluster of two
+			{0, exists, jetstream.ErrStreamNameAlreadyInUse, 0},
+		} {
+			made = 0
+			time.Sleep(s.after)
+			if err := create("TASKS", s.make); !errors.Is(err, s.err) || made != s.made {
+				t.Errorf("after %v: %v, %d replicas; want %v, %d", s.after, err, made, s.err, s.made)
+			}
+		}
+	})
 }
 
 // Somebody deleted the durable consumers "limit-default" and "pool-default" under a run, which made them at their first

@@ -143,3 +143,10 @@ func (c *Conn) LookAgain() {
 		c.topology.looked[key] = time.Time{}
 	}
 }
+
+// Replicated returns what creates a stream with that many replicas, if the cluster has the servers.
+func Replicated(replicas int, log func(string)) func(stream string, make func(replicas int) error) error {
+	c := &Conn{opts: Options{Replicas: replicas, Log: log}}
+	c.topology.init(c)
+	return c.topology.replicated
+}

@@ -138,6 +138,7 @@ type topology struct {
 	making chan struct{} // has a token while a stream with a bound is made; see within
 
 	looked map[string]time.Time // when a consumer was last looked at; mu guards it
+	short  time.Time            // since when the cluster has lacked servers for a new stream; mu guards it
 
 	listing sync.Mutex // held while the server is asked for the names of all streams; it guards the fields below
 	listed  time.Time
@@ -250,21 +251,52 @@ func (t *topology) create(ctx context.Context, name string) (jetstream.Stream, e
 	if !t.c.opts.Provision {
 		return js.Stream(ctx, name)
 	}
-	replicas := t.replicas()
-	s, err := t.make(ctx, name, replicas)
+	var s jetstream.Stream
+	err := t.replicated(name, func(replicas int) (err error) {
+		s, err = t.make(ctx, name, replicas)
+		return err
+	})
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		if s, err = js.Stream(ctx, name); err != nil {
 			return nil, err
 		}
 		return t.bind(ctx, s) // other replicas, limits or placement stay as somebody has chosen them
 	}
-	if apiErr := (*jetstream.APIError)(nil); errors.As(err, &apiErr) && replicas > 1 &&
-		apiErr.ErrorCode == codeNoPeers {
-		t.c.opts.Log(fmt.Sprintf("the cluster has no %d servers for stream %s: creating it with one replica",
-			replicas, name))
-		return t.make(ctx, name, 1)
-	}
 	return s, err
+}
+
+// replicated calls make with the number of replicas that a new stream gets. While the cluster has too few servers for
+// it, as when they are just starting, the error is wire.ErrUnanswered: what is created with one replica keeps it. After
+// peersPatience the stream gets one replica, and the log says so.
+func (t *topology) replicated(stream string, make func(replicas int) error) error {
+	replicas := t.replicas()
+	err := make(replicas)
+	if replicas == 1 || err != nil && !isCode(err, codeNoPeers) {
+		return err
+	}
+	patience := t.lackServers(err != nil)
+	switch {
+	case err == nil:
+		return nil
+	case patience > 0:
+		return fmt.Errorf("%w: the cluster has no %d servers for stream %s yet: %w", wire.ErrUnanswered, replicas, stream,
+			err)
+	}
+	t.c.opts.Log(fmt.Sprintf("the cluster has no %d servers for stream %s: creating it with one replica", replicas, stream))
+	return make(1)
+}
+
+// lackServers notes whether the cluster lacks servers for a new stream. It returns for how long to wait for them still.
+func (t *topology) lackServers(lack bool) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case !lack:
+		t.short = time.Time{}
+	case t.short.IsZero():
+		t.short = time.Now()
+	}
+	return peersPatience - time.Since(t.short)
 }
 
 // make creates a stream with the bound that it is to have.
@@ -281,8 +313,12 @@ func (t *topology) make(ctx context.Context, name string, replicas int) (s jetst
 	return s, err
 }
 
-// codeNoPeers is the server's "no suitable peers for placement".
-const codeNoPeers = 10005
+const (
+	// codeNoPeers is the server's "no suitable peers for placement".
+	codeNoPeers = 10005
+	// peersPatience is how long a cluster may lack servers before streams are created with one replica.
+	peersPatience = 10 * time.Second
+)
 
 func (t *topology) replicas() int {
 	switch {
