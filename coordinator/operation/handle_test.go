@@ -2,12 +2,14 @@ package operation_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -146,6 +148,26 @@ func TestAStopOfTheSessionOrTheEndOfTheContextReachesTheOperation(t *testing.T) 
 				t.Error(diags)
 			}
 		})
+	}
+}
+
+// When a service was killed, its engine suspended the apply and left it to the next one. Now and then the cause of
+// leaving arrived first: providers were asked to stop, so that the operations of the continued run failed.
+func TestTheCauseOfAStopIsThatOfTheStopAndNotOfLeavingAfterIt(t *testing.T) {
+	e := newEstate(t)
+	for range 200 {
+		var stop, leave context.CancelCauseFunc
+		e.session.Stop, stop, leave = operation.NewStop(context.Background())
+		h := operation.Start(e.session.Stop.Leaving, &e.session, "wait",
+			func(_ context.Context, s *operation.Session) (error, diag.List) {
+				<-s.Stop.Stopping.Done()
+				return context.Cause(s.Stop.Stopping), nil
+			})
+		stop(program.ErrSuspended)
+		leave(errors.New("nobody listens any more"))
+		if cause, _ := h.Wait(); !errors.Is(cause, program.ErrSuspended) {
+			t.Fatalf("the cause is %v", cause)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/internal/bug"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
@@ -37,9 +38,18 @@ func (s Stop) child(ctx context.Context) (own Stop, stop, leave context.CancelCa
 		base = context.WithoutCancel(ctx)
 	}
 	own, stop, leave = NewStop(base)
-	follow(ctx, stop)
+	// Of a stop and a leaving that follows it, either may be noticed first. How to stop is the cause of the stop.
+	after := func(end context.CancelCauseFunc) context.CancelCauseFunc {
+		return func(cause error) {
+			if s.Asked() {
+				stop(context.Cause(s.Stopping))
+			}
+			end(cause)
+		}
+	}
+	follow(ctx, after(stop))
 	follow(s.Stopping, stop)
-	follow(s.Leaving, leave)
+	follow(s.Leaving, after(leave))
 	return own, stop, leave
 }
 
@@ -78,10 +88,6 @@ func (s Stop) running(ctx context.Context) context.Context {
 // ErrInterrupted is the usual cause of a Stop.
 var ErrInterrupted = errors.New("the command was interrupted")
 
-// ErrSuspended is the cause of a Stop after which the run will be continued: operations in progress finish
-// normally, because they would fail if they were asked to stop.
-var ErrSuspended = errors.New("the run is suspended")
-
 // interrupted returns the error of an operation that was stopped before it began, or between two phases; nil if there
 // was no request to stop.
 func (s *Session) interrupted(what string) diag.List {
@@ -104,7 +110,7 @@ func caught(diags *diag.List) {
 func (s *Session) forwardStop(r *coordinator.Runner) (release func()) {
 	forget := func() bool { return true }
 	interrupt := func() {
-		if errors.Is(context.Cause(s.Stop.stopping()), ErrSuspended) {
+		if errors.Is(context.Cause(s.Stop.stopping()), program.ErrSuspended) {
 			r.Settle()
 		} else {
 			r.Interrupt()

@@ -7,6 +7,7 @@ package program
 
 import (
 	"context"
+	"errors"
 
 	"github.com/millipede-iac/millipede/graph/dag"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -122,6 +123,10 @@ type Growth struct {
 	Vertices int
 	Edges    []dag.Edge
 }
+
+// ErrSuspended is the cause of a stop after which the run is continued later: operations in progress finish normally,
+// because they would fail if their providers were asked to stop.
+var ErrSuspended = errors.New("the run is continued later")
 
 // Finished reports whether the step ends its vertex.
 func (s *Step) Finished() bool { return s.Task == nil || s.Doubt != nil }

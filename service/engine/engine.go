@@ -163,8 +163,8 @@ func (e *Engine) begin(ctx context.Context, j *work.Job) (*phase, error) {
 	}
 	p.screen = newScreen(j, e.o)
 	p.unwatched = func() {}
-	until := stopping(j.Stopping)
-	if p.settles = j.Resumed && until.Err() != nil && !errors.Is(context.Cause(until), operation.ErrSuspended); p.settles {
+	until := j.Stopping
+	if p.settles = j.Resumed && until.Err() != nil && !errors.Is(context.Cause(until), work.ErrSuspended); p.settles {
 		until = context.WithoutCancel(until) // it starts nothing, so there is nothing to stop
 	}
 	environment, brought := e.environ(j)
@@ -174,24 +174,6 @@ func (e *Engine) begin(ctx context.Context, j *work.Job) (*phase, error) {
 		Stop:    operation.Stop{Stopping: until, Leaving: ctx}, Tell: p.screen.note,
 	})
 	return p, nil
-}
-
-// stopping converts the context that stops a phase for the engine, which has causes of its own.
-func stopping(of context.Context) context.Context {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(of))
-	end := func() {
-		if errors.Is(context.Cause(of), work.ErrSuspended) {
-			cancel(operation.ErrSuspended)
-		} else {
-			cancel(context.Cause(of))
-		}
-	}
-	if of.Err() != nil {
-		end() // before anything is begun
-	} else {
-		context.AfterFunc(of, end)
-	}
-	return ctx
 }
 
 // unpackOnce is unpack; into a directory that is kept, it unpacks only once.

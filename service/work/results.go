@@ -1,6 +1,10 @@
 package work
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+)
 
 // PlanResult is the result of a plan.
 type PlanResult struct {
@@ -24,7 +28,7 @@ var ErrStopped = errors.New("the run was stopped")
 var ErrAgain = errors.New("something that the run needs was unavailable")
 
 // ErrSuspended is the cause of a stop after which the service continues the phase later.
-var ErrSuspended = errors.New("the service continues the run later")
+var ErrSuspended = program.ErrSuspended
 
 // ErrCanceled is the cause of a stop because a person has canceled the run.
 var ErrCanceled = errors.New("the run was canceled")

@@ -279,10 +279,11 @@ func (t *topology) replicated(stream string, make func(replicas int) error) erro
 	case err == nil:
 		return nil
 	case patience > 0:
-		return fmt.Errorf("%w: the cluster has no %d servers for stream %s yet: %w", wire.ErrUnanswered, replicas, stream,
-			err)
+		return fmt.Errorf("%w: the cluster has no %d servers for stream %s yet: %w", wire.ErrUnanswered, replicas,
+			stream, err)
 	}
-	t.c.opts.Log(fmt.Sprintf("the cluster has no %d servers for stream %s: creating it with one replica", replicas, stream))
+	t.c.opts.Log(fmt.Sprintf("the cluster has no %d servers for stream %s: creating it with one replica", replicas,
+		stream))
 	return make(1)
 }
 
