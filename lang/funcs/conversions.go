@@ -13,6 +13,7 @@ import (
 
 func conversions() family {
 	return family{
+		"convert": {toConstraint(), "Turns a value into one of a type, which is written as that of a variable."},
 		"tobool": {to(cty.Bool), "Turns a value into true or false; of the strings only \"true\" and \"false\" can " +
 			"be turned."},
 		"tolist": {to(cty.List(cty.DynamicPseudoType)),
@@ -87,6 +88,32 @@ func to(want cty.Type) function.Function {
 			return v, nil
 		},
 	})
+}
+
+// toConstraint builds the conversion to a type that is an argument.
+func toConstraint() function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{anything("value"), {Name: "type", Type: syntax.ConstraintType}},
+		Type: func(args []cty.Value) (cty.Type, error) {
+			v, err := constrained(args[0], args[1])
+			return v.Type(), err
+		},
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return constrained(args[0], args[1]) },
+	})
+}
+
+// constrained converts a value to a type constraint, as a variable of that type does.
+func constrained(v, constraint cty.Value) (cty.Value, error) {
+	c := constraint.EncapsulatedValue().(*syntax.Constraint)
+	if bare, had := v.Unmark(); c.Defaults != nil && !bare.IsNull() {
+		v = c.Defaults.Apply(bare).WithMarks(had)
+	}
+	out, err := syntax.Convert(v, c.Type)
+	if err != nil {
+		return cty.DynamicVal, function.NewArgErrorf(0, "cannot convert %s to %s%s", convertee(v),
+			c.Type.FriendlyNameForConstraint(), requirement(v.Type(), c.Type))
+	}
+	return out, nil
 }
 
 // convertee describes a value that cannot be converted: a string by its text, anything else by its type.

@@ -88,7 +88,7 @@ var timeless = sync.OnceValue(func() table {
 	for _, f := range []family{
 		numeric(), text(), collections(), sets(), conversions(), encodings(), digests(), dates(),
 		networks(), sensitivity(),
-		fallbacks(), paths(), failing(),
+		fallbacks(), paths(), failing(), assumptions(),
 	} {
 		t.add(f)
 	}

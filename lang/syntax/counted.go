@@ -373,7 +373,11 @@ func counted(e hclsyntax.Expression, loop bool) hclsyntax.Expression {
 		return operation(e, loop)
 	case *hclsyntax.FunctionCallExpr:
 		for i, arg := range e.Args {
-			e.Args[i] = argument(measured(counted(arg, loop)), e, i)
+			if i == 1 && (e.Name == "convert" || e.Name == "core::convert") {
+				e.Args[i] = typeOf(arg)
+			} else {
+				e.Args[i] = argument(measured(counted(arg, loop)), e, i)
+			}
 		}
 		if loop {
 			return called{around(e)}
