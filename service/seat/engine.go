@@ -46,6 +46,15 @@ func newEngine(p *Process, number int, epoch uint64, o Options) *engine {
 			o.Log.Warn("the requests of an engine cannot be received", "seat", number, "error", err)
 		}
 	}()
+	alive, over := context.WithCancel(context.Background())
+	heeded := make(chan struct{})
+	go func() { // it ends with the process
+		defer close(heeded)
+		if Frozen(alive, e.client) {
+			o.Log.Error("an engine is frozen: it is killed", "seat", number, "epoch", epoch, "unanswered", FrozenTime)
+			p.Kill()
+		}
+	}()
 	go func() { // it ends with the process
 		select {
 		case <-p.Done:
@@ -54,6 +63,8 @@ func newEngine(p *Process, number int, epoch uint64, o Options) *engine {
 			<-p.Done
 		}
 		_ = errors.Join(p.Calls.Close(), p.Back.Close()) // the process has ended
+		over()
+		<-heeded
 		<-served
 		e.mu.Lock()
 		e.over, e.died = true, len(e.calls)
@@ -97,27 +108,38 @@ func (e *engine) count() int {
 
 // greet sends the first message.
 func (e *engine) greet(ctx context.Context) error {
+	return Greet(ctx, e.client, protocol.Hello{Seat: e.number, Epoch: e.epoch, Setup: e.process.Setup})
+}
+
+// GreetTime is how long a process may take to answer its first message. It is generous: an engine connects to NATS.
+const GreetTime = 30 * time.Second
+
+// Greet sends the first message to a process, in which it sets the versions. It fails if the process does not answer
+// within GreetTime.
+func Greet(ctx context.Context, client *http.Client, hello protocol.Hello) error {
+	ctx, end := context.WithTimeoutCause(ctx, GreetTime, fmt.Errorf("it has not answered for %v", GreetTime))
+	defer end()
+	hello.Lowest, hello.Highest = protocol.Lowest, protocol.Highest
 	var body bytes.Buffer
-	if err := protocol.Write(&body, protocol.Hello{Lowest: protocol.Lowest, Highest: protocol.Highest, Seat: e.number,
-		Epoch: e.epoch, Setup: e.process.Setup}); err != nil {
+	if err := protocol.Write(&body, hello); err != nil {
 		return err
 	}
-	response, err := e.post(ctx, protocol.HelloPath, &body)
+	response, err := post(ctx, client, protocol.HelloPath, &body)
 	if err != nil {
-		return err
+		return fmt.Errorf("the first message to a process: %w", errors.Join(err, context.Cause(ctx)))
 	}
 	var welcome protocol.Welcome
 	err = protocol.Read(response.Body, &welcome)
 	return errors.Join(err, response.Body.Close())
 }
 
-// post sends a request to the engine. The caller closes the body of the response.
-func (e *engine) post(ctx context.Context, path string, body io.Reader) (*http.Response, error) {
+// post sends a request to an engine. The caller closes the body of the response.
+func post(ctx context.Context, client *http.Client, path string, body io.Reader) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://engine"+path, body)
 	if err != nil {
 		return nil, err
 	}
-	response, err := e.client.Do(r)
+	response, err := client.Do(r)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +155,7 @@ func (e *engine) post(ctx context.Context, path string, body io.Reader) (*http.R
 func (e *engine) quit() {
 	ctx, cancel := context.WithTimeout(context.Background(), quitTime)
 	defer cancel()
-	if response, err := e.post(ctx, protocol.QuitPath, nil); err == nil {
+	if response, err := post(ctx, e.client, protocol.QuitPath, nil); err == nil {
 		_ = response.Body.Close() // nothing is read
 	}
 	select {
@@ -177,7 +199,7 @@ func (e *engine) leave(number uint64, c *call) {
 	delete(e.calls, number)
 }
 
-// leaveTime is how long an engine may take to answer a call after it was told to leave it.
+// leaveTime is how long an engine may take to answer a call after it was told to leave it. Then it is killed.
 const leaveTime = 10 * time.Second
 
 // call sends a call, and follows it until its answer. The error wraps work.ErrLost if the process ends before.
@@ -203,6 +225,10 @@ func (e *engine) call(ctx context.Context, c *protocol.Call, workspace string, j
 	case err == nil:
 		return answer, nil
 	case ctx.Err() != nil && requesting.Err() != nil:
+		// What it still does would have an effect without anybody who waits for it.
+		e.o.Log.Error("an engine has not left a call: it is killed", "seat", e.number, "epoch", e.epoch, "after", leaveTime)
+		e.process.Kill()
+		<-e.ended
 		return nil, fmt.Errorf("the engine has not answered in time: %w", work.ErrStopped)
 	}
 	// A stream does not end by itself: the process has died, or is of no use any more.
@@ -260,7 +286,7 @@ func stopOf(stopping context.Context) *protocol.Stop {
 
 // follow sends the request of a call, and passes the frames of the response on until the answer.
 func (e *engine) follow(ctx context.Context, body io.Reader, j *work.Job) (*protocol.Answer, error) {
-	response, err := e.post(ctx, protocol.CallPath, body)
+	response, err := post(ctx, e.client, protocol.CallPath, body)
 	if err != nil {
 		return nil, err
 	}

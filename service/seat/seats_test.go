@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,11 +36,13 @@ type harness struct {
 	starts  []int // the seats, in the order of the starts
 	refuses int   // how many starts fail
 	kill    map[int]func()
+	ice     map[int][2]*ice
+	hangs   atomic.Int32 // how many engines do not answer their first message
 }
 
 func newHarness(t *testing.T, seats int) *harness {
 	t.Helper()
-	h := &harness{engine: &servicetest.Engine{}, epochs: map[int]uint64{}, kill: map[int]func(){}}
+	h := &harness{engine: &servicetest.Engine{}, epochs: map[int]uint64{}, kill: map[int]func(){}, ice: map[int][2]*ice{}}
 	h.Seats = seat.New(seat.Options{Seats: seats, MaxState: 1 << 20, Log: slog.New(slog.DiscardHandler),
 		Handler: func(seat.Peer) http.Handler { return http.NotFoundHandler() },
 		Ready:   func(context.Context, seat.Peer) error { return nil },
@@ -69,14 +72,19 @@ func (h *harness) start(_ context.Context, n int, _ uint64) (*seat.Process, erro
 	calls, callsThere := net.Pipe()
 	back, backThere := net.Pipe()
 	done := make(chan struct{})
+	h.ice[n] = [2]*ice{{Conn: callsThere, killed: done}, {Conn: backThere, killed: done}}
+	there := h.ice[n]
 	end := sync.OnceFunc(func() {
 		_ = errors.Join(calls.Close(), callsThere.Close(), back.Close(), backThere.Close())
 		close(done)
 	})
 	go func() {
 		defer end()
-		_ = host.Serve(host.Options{Calls: callsThere, Back: backThere,
+		_ = host.Serve(host.Options{Calls: there[0], Back: there[1],
 			Open: func(protocol.Hello, *host.Service) (*host.Opened, error) {
+				if h.hangs.Add(-1) >= 0 {
+					<-done
+				}
 				return &host.Opened{Engine: h.engine, Context: context.Background(), Log: slog.New(slog.DiscardHandler),
 					Close: func() error { return nil }}, nil
 			}})
@@ -92,6 +100,15 @@ func (h *harness) die(n int) {
 	kill := h.kill[n]
 	h.mu.Unlock()
 	kill()
+}
+
+// freeze freezes the engine of a seat.
+func (h *harness) freeze(n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.ice[n] {
+		c.frozen.Store(true)
+	}
 }
 
 func (h *harness) started() []int {

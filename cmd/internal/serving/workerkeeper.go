@@ -105,8 +105,19 @@ func (k *workerKeeper) run(ctx context.Context) error {
 		}
 	}()
 	client := protocol.NewClient(p.Calls)
+	alive, over := context.WithCancel(context.WithoutCancel(ctx)) // also while it ends
+	heeded := make(chan struct{})
+	go func() { // it ends with the process
+		defer close(heeded)
+		if seat.Frozen(alive, client) {
+			k.Log.Error("the embedded worker is frozen: it is killed", "unanswered", seat.FrozenTime)
+			p.Kill()
+		}
+	}()
 	defer func() {
 		_ = errors.Join(p.Calls.Close(), p.Back.Close()) // the process has ended
+		over()
+		<-heeded
 		<-answered
 	}()
 	if err := k.greet(ctx, client); err != nil {
@@ -154,8 +165,7 @@ func (k *workerKeeper) greet(ctx context.Context, client *http.Client) error {
 	if err != nil {
 		return err
 	}
-	return tell(ctx, client, protocol.HelloPath, protocol.Hello{Lowest: protocol.Lowest, Highest: protocol.Highest,
-		Setup: text})
+	return seat.Greet(ctx, client, protocol.Hello{Setup: text})
 }
 
 // answer answers a request of the worker.

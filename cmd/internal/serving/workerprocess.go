@@ -46,6 +46,7 @@ func RunWorker(ctx context.Context, o WorkerOptions) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+protocol.HelloPath, p.hello)
 	mux.HandleFunc("POST "+protocol.QuitPath, p.goodbye)
+	mux.HandleFunc("GET "+protocol.BeatPath, protocol.Beat)
 	mux.HandleFunc("GET "+metricsPath, p.measure)
 	ended := make(chan error, 1)
 	go func() { ended <- protocol.Serve(conns[0], mux) }() // the process exits after this function
@@ -78,9 +79,10 @@ type workerProcess struct {
 func (p *workerProcess) hello(w http.ResponseWriter, r *http.Request) {
 	var hello protocol.Hello
 	var told workerSetup
+	version := 0
 	err := protocol.Read(r.Body, &hello)
 	if err == nil {
-		_, err = protocol.Agree(hello)
+		version, err = protocol.Agree(hello)
 	}
 	if err == nil {
 		err = json.Unmarshal(hello.Setup, &told)
@@ -90,7 +92,9 @@ func (p *workerProcess) hello(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
+		return
 	}
+	_ = protocol.Write(w, protocol.Welcome{Version: version}) // an error ends the connection
 }
 
 // open starts the worker.

@@ -47,6 +47,7 @@ func Serve(o Options) error {
 	mux.HandleFunc("POST "+protocol.HelloPath, h.hello)
 	mux.HandleFunc("POST "+protocol.CallPath, h.call)
 	mux.HandleFunc("POST "+protocol.QuitPath, h.goodbye)
+	mux.HandleFunc("GET "+protocol.BeatPath, protocol.Beat)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { // what the program itself has registered
 		h.mu.Lock()
 		further := h.service.further

@@ -9,6 +9,7 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"syscall"
 
 	"github.com/millipede-iac/millipede/service/tables"
@@ -22,12 +23,16 @@ const (
 )
 
 // The paths of requests to an engine. CallPath carries one call: both bodies are streams of frames, ToEngine and
-// ToService.
+// ToService. BeatPath is that of heartbeats, which are answered at any time, also before the first message.
 const (
 	HelloPath = "/hello"
 	CallPath  = "/call"
 	QuitPath  = "/quit"
+	BeatPath  = "/beat"
 )
+
+// Beat answers a heartbeat.
+func Beat(http.ResponseWriter, *http.Request) {}
 
 // The paths of requests to the service about a call, which CallHeader names.
 const (

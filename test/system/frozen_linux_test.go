@@ -1,0 +1,67 @@
+package system
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	client "github.com/hashicorp/go-tfe"
+
+	"github.com/millipede-iac/millipede/test/stage/site"
+)
+
+// freeze stops processes, as a debugger or a disk that does not answer does.
+func freeze(t *testing.T, pids []int) {
+	t.Helper()
+	if len(pids) == 0 {
+		t.Fatal("there is no such process")
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// gone reports whether processes have ended.
+func gone(pids []int) bool {
+	for _, pid := range pids {
+		if syscall.Kill(pid, 0) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// An engine that was frozen kept its seat, and its runs did not go on.
+func TestTheRunsOfAFrozenEngineGoOnWithTheNextOne(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	s.Server()
+	s.Worker("default")
+	v := s.Service("-parallelism=2")
+	r := v.Apply(v.Workspace("one"), site.Slow(6, 700))
+	site.Eventually(t, "the first machines are being created", func() bool { return s.Begun("create") >= 2 })
+	engines := v.Engines()
+	freeze(t, engines)
+	frozen := time.Now()
+	site.Eventually(t, "the frozen engine is gone", func() bool { return gone(engines) })
+	t.Logf("it was killed after %v", time.Since(frozen).Round(time.Millisecond))
+	text := v.Logs(v.Ends(r.ID, client.RunApplied))
+	site.Wants(t, text, "has ended unexpectedly. The run continues", "Apply complete!")
+	s.CreatedOnce(6)
+}
+
+// An embedded worker that was frozen was never replaced: runs waited for a worker until the service was restarted.
+func TestAFrozenEmbeddedWorkerIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	v := s.Service()
+	v.Ends(v.Apply(v.Workspace("one"), site.Slow(1, 10)).ID, client.RunApplied)
+	worker := v.EmbeddedWorkers()
+	freeze(t, worker)
+	frozen := time.Now()
+	site.Eventually(t, "the frozen worker is gone", func() bool { return gone(worker) })
+	t.Logf("it was killed after %v", time.Since(frozen).Round(time.Millisecond))
+	v.Ends(v.Apply(v.Workspace("two"), site.Slow(2, 10)).ID, client.RunApplied)
+}
