@@ -65,3 +65,47 @@ func TestAFrozenEmbeddedWorkerIsReplaced(t *testing.T) {
 	t.Logf("it was killed after %v", time.Since(frozen).Round(time.Millisecond))
 	v.Ends(v.Apply(v.Workspace("two"), site.Slow(2, 10)).ID, client.RunApplied)
 }
+
+// A frozen worker held the end of the service for ever.
+func TestAFrozenWorkerDoesNotHoldTheEndOfTheService(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	v := s.Service()
+	worker := v.EmbeddedWorkers()
+	freeze(t, worker)
+	if err := v.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if code := site.Exit(t, v.Process); code != 0 || !gone(worker) {
+		t.Errorf("the service has exit status %d, and the worker is gone: %t", code, gone(worker))
+	}
+}
+
+// A worker that was told to finish its tasks did so after a second interrupt, too: it went on without its service.
+func TestASecondInterruptEndsTheEmbeddedWorkerToo(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	v := s.Service()
+	r := v.Apply(v.Workspace("one"), deaf(1, 300_000))
+	site.Eventually(t, "the machine is being created", func() bool { return s.Begun("create") == 1 })
+	if err := v.Client.Runs.Cancel(t.Context(), r.ID, client.RunCancelOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	site.Eventually(t, "the run is left", func() bool {
+		return v.Client.Runs.ForceCancel(t.Context(), r.ID, client.RunForceCancelOptions{}) == nil // at first it is too early
+	})
+	v.Ends(r.ID, client.RunCanceled)
+	worker := v.EmbeddedWorkers()
+	if err := v.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	site.Eventually(t, "only the worker is left", func() bool { return len(v.Engines()) == 0 })
+	if len(v.EmbeddedWorkers()) != 1 {
+		t.Error("the worker has not finished its task")
+	}
+	if err := v.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	site.Exit(t, v.Process)
+	site.Eventually(t, "the worker is gone", func() bool { return gone(worker) })
+}

@@ -132,11 +132,26 @@ func (k *workerKeeper) run(ctx context.Context) error {
 		return fmt.Errorf("its process: %w", errors.Join(errEnded, p.Reason()))
 	case <-ctx.Done():
 	}
-	if err := tell(context.WithoutCancel(ctx), client, protocol.QuitPath, nil); err != nil {
+	k.dismiss(context.WithoutCancel(ctx), p, client)
+	return nil
+}
+
+// dismissTime is how long the process of a worker that has ended may take to exit.
+const dismissTime = 5 * time.Second
+
+// dismiss ends a worker, and returns when its process has ended. The worker finishes its tasks, for as long as they
+// take; but one that is frozen is killed, and a second interrupt ends the service, and with it the worker.
+func (k *workerKeeper) dismiss(ctx context.Context, p *seat.Process, client *http.Client) {
+	if err := tell(ctx, client, protocol.QuitPath, nil); err != nil {
 		p.Kill()
 	}
-	<-p.Done
-	return nil
+	select {
+	case <-p.Done:
+	case <-time.After(dismissTime):
+		k.Log.Error("the embedded worker has ended, but its process does not: it is killed")
+		p.Kill()
+		<-p.Done
+	}
 }
 
 var errEnded = errors.New("it has ended unexpectedly")

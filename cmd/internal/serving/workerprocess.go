@@ -72,7 +72,9 @@ type workerProcess struct {
 	hosted       *hosting.Hosted
 	conn         *jet.Conn
 	drain, leave context.CancelCauseFunc
-	worked       chan error
+	worked       chan struct{} // closed when the worker has ended, with failure
+	failure      error
+	close        func() error // closes what the worker has open, once
 	metrics      http.Handler
 }
 
@@ -144,22 +146,31 @@ func (p *workerProcess) open(told *workerSetup) error {
 		p.hosted.Measure(set, told.Slots)
 		p.metrics = set.Handler()
 	}
+	p.close = sync.OnceValue(func() error { return errors.Join(p.hosted.Close(), p.conn.Close()) })
 	taking, drain := context.WithCancelCause(p.ctx)
 	working, leave := context.WithCancelCause(p.ctx)
-	p.drain, p.leave, p.worked = drain, leave, make(chan error, 1)
-	go func() { p.worked <- p.hosted.Worker.Run(taking, working) }() // goodbye and abandon wait for it
+	p.drain, p.leave, p.worked = drain, leave, make(chan struct{})
+	go func() { // goodbye and abandon wait for it
+		defer close(p.worked)
+		p.failure = p.hosted.Worker.Run(taking, working)
+	}()
 	return nil
 }
 
-// goodbye ends the worker, which finishes its tasks.
-func (p *workerProcess) goodbye(w http.ResponseWriter, _ *http.Request) {
+// works reports whether the worker was started. Then its fields do not change any more.
+func (p *workerProcess) works() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.hosted != nil {
+	return p.worked != nil
+}
+
+// goodbye ends the worker, which finishes its tasks. If the service goes meanwhile, abandon ends it.
+func (p *workerProcess) goodbye(w http.ResponseWriter, _ *http.Request) {
+	if p.works() {
 		p.drain(errors.New("the service ends"))
-		err := <-p.worked
+		<-p.worked
 		p.leave(nil)
-		if err = errors.Join(err, p.hosted.Close(), p.conn.Close()); err != nil {
+		if err := errors.Join(p.failure, p.close()); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
 	}
@@ -169,18 +180,16 @@ func (p *workerProcess) goodbye(w http.ResponseWriter, _ *http.Request) {
 
 // abandon ends the worker without its service: there is nobody to whom results could be sent.
 func (p *workerProcess) abandon() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.hosted == nil {
+	if !p.works() {
 		return nil
 	}
 	p.leave(errors.New("the service is gone"))
-	var err error
 	select {
-	case err = <-p.worked:
+	case <-p.worked:
 	case <-time.After(abandonTime):
+		return p.close()
 	}
-	return errors.Join(err, p.hosted.Close())
+	return errors.Join(p.failure, p.close())
 }
 
 func (p *workerProcess) measure(w http.ResponseWriter, r *http.Request) {
