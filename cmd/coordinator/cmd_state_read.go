@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -22,6 +23,7 @@ Usage: coordinator [global options] state <subcommand> [options] [arguments]
 
 Subcommands:
   list                  List what is in the state
+  identities            Show the identities of what is in the state
   show                  Show one object of the state
   pull                  Write the state to standard output
   push                  Replace the state with a file
@@ -68,6 +70,60 @@ func runStateList(ctx context.Context, a *app, args []string) int {
 				s.Message("resource_address", at.String(), nil)
 			}
 		}
+		return diags
+	})
+}
+
+const stateIdentitiesUsage = `
+Usage: coordinator [global options] state identities -json [options] [ADDRESS]...
+
+  Writes the identities of the resource instances in the state as a JSON document, by address: of all of them, or of
+  those of the named resources and modules. Instances without an identity are left out.
+
+Options:
+  -json                 Required: there is no text form.
+  -id=ID                Only instances whose attribute "id" has this value.
+  -state=FILE           Read this state file, not the state of the workspace.
+` + variablesHelp + textHelp
+
+func runStateIdentities(ctx context.Context, a *app, args []string) int {
+	var shown viewFlags
+	var vars variableFlags
+	f := a.NewFlags()
+	shown.RegisterText(f)
+	vars.registerValues(f)
+	json := f.Bool("json", false, "")
+	id := f.String("id", "", "")
+	file := f.String("state", "", "")
+	if code, done := a.Parse(f, stateIdentitiesUsage, args); done {
+		return code
+	}
+	s, diags := a.newStreamScreen(shown, nil)
+	if !*json {
+		diags = diags.Append(diag.New(diag.Error, "Output only in json is allowed", "Identities have no text form. Give "+
+			"the option -json.", nil))
+	}
+	targets, malformed := parseTargets(f.Args())
+	if diags = diags.Append(malformed); diags.HasErrors() {
+		return s.End(diags)
+	}
+	s.Printer.Out = a.Stderr // standard output is reserved for the document
+	return s.ReadState(ctx, vars.Variables, *file, func(st *state.State) diag.List {
+		if edit.IsNone(st) {
+			return noStateFile()
+		}
+		found, diags := edit.Matching(st, targets)
+		if diags.HasErrors() {
+			return diags
+		}
+		found = slices.DeleteFunc(found, func(at addr.Instance) bool {
+			return *id != "" && edit.ObjectID(st.Object(at, state.CurrentObject)) != *id
+		})
+		text, err := document.IdentitiesJSON(st, found)
+		if err != nil {
+			return diags.Append(err)
+		}
+		s.Write(a.Stdout, text)
 		return diags
 	})
 }

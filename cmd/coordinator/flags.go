@@ -162,6 +162,7 @@ func (p *planFlags) registerCommon(f *flag.FlagSet) {
 	f.BoolVar(&p.destroy, "destroy", p.destroy, "")
 	f.BoolVar(&p.refreshOnly, "refresh-only", p.refreshOnly, "")
 	f.Var((*refreshFlag)(&p.asked), "refresh", "")
+	f.BoolFunc("minimal-refresh", "", func(text string) error { return (*refreshFlag)(&p.asked).setMinimal(text) })
 	listFlag(f, "replace", &p.replace)
 	p.registerScope(f)
 }
@@ -207,6 +208,15 @@ func (r *refreshFlag) Set(text string) error {
 		r.Refresh = placement.RefreshAll
 	}
 	return nil
+}
+
+// setMinimal is the function of -minimal-refresh, Terraform's name of -refresh=changed.
+func (r *refreshFlag) setMinimal(text string) error {
+	on, err := strconv.ParseBool(text)
+	if err == nil && on {
+		return r.Set(placement.RefreshChanged)
+	}
+	return err
 }
 
 // listFlag registers a flag that may be given several times.

@@ -12,6 +12,7 @@ Options for planning:
   -refresh=false        Do not read the existing objects; use the state.
   -refresh=changed      Read only objects that a change may affect: an object that does not change according to the state, and
                         does not depend on a change, is used as stored. The summary says how old that is.
+  -minimal-refresh      The same as -refresh=changed.
   -no-verdicts          With -refresh=changed, plan every object, even if nothing about it has changed since it
                         was last planned without changes.
   -replace=ADDRESS      Plan to replace this instance. May be given several times.
