@@ -154,6 +154,7 @@ type planFlags struct {
 
 func (p *planFlags) register(f *flag.FlagSet) {
 	p.registerCommon(f)
+	f.BoolFunc("minimal-refresh", "", func(text string) error { return (*refreshFlag)(&p.asked).setMinimal(text) })
 	f.BoolVar(&p.asked.NoVerdicts, "no-verdicts", false, "")
 }
 
@@ -162,7 +163,6 @@ func (p *planFlags) registerCommon(f *flag.FlagSet) {
 	f.BoolVar(&p.destroy, "destroy", p.destroy, "")
 	f.BoolVar(&p.refreshOnly, "refresh-only", p.refreshOnly, "")
 	f.Var((*refreshFlag)(&p.asked), "refresh", "")
-	f.BoolFunc("minimal-refresh", "", func(text string) error { return (*refreshFlag)(&p.asked).setMinimal(text) })
 	listFlag(f, "replace", &p.replace)
 	p.registerScope(f)
 }
