@@ -2,7 +2,9 @@ package timeline
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -25,6 +27,10 @@ type Recorder struct {
 	listened bool          // a reader waits for waiters
 	clean    func(string) string
 	lacking  func() // see OnShortage
+	// most bounds the memory of the vertices, in bytes; 0 for no bound. size is what they need, and full says that it
+	// was too much, so that there are no vertices any more.
+	most, size int
+	full       bool
 }
 
 // entry is one in the list of vertices by their last change, newest first.
@@ -32,11 +38,76 @@ type entry struct {
 	Vertex
 	added, changed uint64 // the cursors of these events
 	older, newer   int    // -1: none
+	size           int    // see Recorder.most
 }
 
 // NewRecorder returns a recorder of a run without vertices.
 func NewRecorder(head Head) *Recorder {
 	return &Recorder{head: head, at: map[int]int{}, newest: -1, waiters: make(chan struct{})}
+}
+
+// NewBounded returns a recorder for changes of another process (Apply), whose vertices need about most bytes of memory
+// at most. If they need more, the recorder drops all of them, and says so among the errors of the run.
+func NewBounded(head Head, most int) *Recorder {
+	r := NewRecorder(head)
+	r.most = most
+	return r
+}
+
+// weight returns about how much memory a vertex needs, in bytes.
+func weight(v *Vertex) int {
+	n := 400 + len(v.Module) + len(v.Address) + len(v.Deposed) + len(v.Type) + len(v.Action) + 8*len(v.After) +
+		len(v.Pool) + len(v.Worker) + len(v.Attempt) + len(v.Failure) + len(v.Because) + len(v.Doubtful)
+	for _, w := range v.Waits {
+		n += 48 + len(w.Name)
+	}
+	for _, name := range v.Holds {
+		n += 16 + len(name)
+	}
+	return n
+}
+
+// measure updates the size of an entry; it requires the lock.
+func (r *Recorder) measure(e *entry) {
+	if r.most == 0 {
+		return
+	}
+	now := weight(&e.Vertex)
+	r.size += now - e.size
+	e.size = now
+}
+
+// trim drops all vertices if they need too much memory. It reports whether they do, now or before.
+func (r *Recorder) trim() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.most > 0 && r.size > r.most && !r.full {
+		r.full, r.entries, r.at, r.newest, r.counts = true, nil, map[int]int{}, -1, Counts{}
+		r.cursor++
+		r.wake()
+	}
+	return r.full
+}
+
+// maxErrors and maxErrorText bound the errors of a run as a whole that a bounded recorder keeps: their number, and the
+// bytes of each.
+const (
+	maxErrors    = 50
+	maxErrorText = 64 << 10
+)
+
+// bounded returns what a bounded recorder keeps of the errors of a run.
+func (r *Recorder) bounded(errors []string) []string {
+	if r.most == 0 {
+		return errors
+	}
+	errors = errors[:min(len(errors), maxErrors)]
+	for i, text := range errors {
+		if len(text) > maxErrorText {
+			errors[i] = strings.ToValidUTF8(text[:maxErrorText], "") + "... (cut off)"
+		}
+	}
+	return errors
 }
 
 // Clean sets a function that removes secrets from texts that providers and programs can influence: failures,
@@ -72,6 +143,7 @@ func (r *Recorder) Add(list ...Vertex) {
 		r.cursor++
 		r.entries = append(r.entries, entry{Vertex: v, added: r.cursor, changed: r.cursor, older: -1, newer: -1})
 		r.counts.add(v.Status, 1)
+		r.measure(&r.entries[len(r.entries)-1])
 		r.front(len(r.entries) - 1)
 	}
 	r.wake()
@@ -97,6 +169,7 @@ func (r *Recorder) Update(number int, change func(*Vertex)) {
 	}
 	r.counts.add(was, -1)
 	r.counts.add(p.Status, 1)
+	r.measure(p)
 	r.cursor++
 	p.changed = r.cursor
 	r.unlink(i)
@@ -107,6 +180,9 @@ func (r *Recorder) Update(number int, change func(*Vertex)) {
 // Apply makes the changes that another recorder has returned since the changes that were applied before.
 func (r *Recorder) Apply(c *Changes) {
 	for i := range c.Vertices {
+		if r.trim() {
+			break
+		}
 		v := c.Vertices[i]
 		if _, known := r.Lookup(v.Number); !known {
 			r.Add(v)
@@ -120,10 +196,12 @@ func (r *Recorder) Apply(c *Changes) {
 	r.Note(func(head *Head, left *int64, shortages *[]Shortage) {
 		errors := head.Errors
 		*head, *left, *shortages = c.Head, c.Counts.Left, c.Shortages
+		head.Errors = r.bounded(head.Errors)
 		if len(errors) <= len(head.Errors) { // they are cleaned already
 			head.Errors = append(errors[:len(errors):len(errors)], head.Errors[len(errors):]...)
 		}
 	})
+	r.trim()
 }
 
 // Lookup returns a vertex, whose slices must not be modified. It returns false for an unknown number.
@@ -256,6 +334,10 @@ func (r *Recorder) headAt(now int64) Head {
 	h := r.head
 	if h.Now = now; h.Ended != None {
 		h.Now = h.Ended
+	}
+	if r.full {
+		h.Errors = append([]string{fmt.Sprintf("The operations of the run are not shown: they need more than %d MiB of "+
+			"memory.", r.most>>20)}, h.Errors...)
 	}
 	return h
 }

@@ -16,7 +16,7 @@ import (
 func (e *engine) handler(further http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+protocol.StatePath, e.about(readState))
-	mux.HandleFunc("POST "+protocol.StatePath, e.about(e.once(e.writeState)))
+	mux.HandleFunc("POST "+protocol.StatePath, e.about(e.writeState))
 	mux.HandleFunc("GET "+protocol.ProvidersPath, e.about(readProviders))
 	mux.HandleFunc("GET "+protocol.ConfigurationPath, e.about(readConfiguration))
 	mux.HandleFunc("GET "+protocol.AlivePath, e.about(alive))
@@ -54,23 +54,24 @@ func (e *engine) about(answer func(http.ResponseWriter, *http.Request, *call) er
 }
 
 // once makes a request change something at most once: a repeated one is answered as the first one was, and one that
-// comes after the end of its call is refused.
-func (e *engine) once(change func(http.ResponseWriter, *http.Request, *call) error) func(http.ResponseWriter,
-	*http.Request, *call) error {
-	return func(w http.ResponseWriter, r *http.Request, c *call) error {
-		number := r.Header.Get(protocol.NumberHeader)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if err, answered := c.answers[number]; answered {
-			return err
-		}
-		if c.ended || number == "" {
-			return tables.Conflict("the service does not wait for this call any more")
-		}
-		err := change(w, r, c)
-		c.answers[number] = err
+// comes after the end of its call is refused. change must not wait for the engine, because the end of the call waits for
+// change.
+func (c *call) once(r *http.Request, change func() error) error {
+	number, err := strconv.ParseUint(r.Header.Get(protocol.NumberHeader), 10, 64)
+	if err != nil || number == 0 {
+		return tables.Conflict("a request that changes something needs a number")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err, answered := c.answers.of(number); answered {
 		return err
 	}
+	if c.ended {
+		return tables.Conflict("the service does not wait for this call any more")
+	}
+	err = change()
+	c.answers.keep(number, err)
+	return err
 }
 
 // content answers with data; nil is nothing.
@@ -84,6 +85,8 @@ func content(w http.ResponseWriter, data []byte) error {
 }
 
 func readState(w http.ResponseWriter, r *http.Request, c *call) error {
+	c.reading.Lock()
+	defer c.reading.Unlock()
 	data, err := c.job.State.Read(r.Context())
 	if err != nil {
 		return err
@@ -92,6 +95,8 @@ func readState(w http.ResponseWriter, r *http.Request, c *call) error {
 }
 
 func readProviders(w http.ResponseWriter, r *http.Request, c *call) error {
+	c.reading.Lock()
+	defer c.reading.Unlock()
 	all, err := c.job.State.Providers(r.Context())
 	if err != nil {
 		return err
@@ -107,11 +112,23 @@ func readProviders(w http.ResponseWriter, r *http.Request, c *call) error {
 }
 
 func (e *engine) writeState(w http.ResponseWriter, r *http.Request, c *call) error {
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, e.o.MaxState))
-	if err != nil {
+	size := r.ContentLength
+	switch {
+	case size < 0:
+		return tables.Invalid("the size of the state is not announced")
+	case size > e.o.MaxState:
+		return tables.Invalid("the state has %d MiB, and the service accepts at most %d MiB. Divide the configuration among "+
+			"several workspaces", size>>20, e.o.MaxState>>20)
+	}
+	if err := e.room.Acquire(r.Context(), size); err != nil {
+		return err
+	}
+	defer e.room.Release(size)
+	data := make([]byte, size)
+	if _, err := io.ReadFull(r.Body, data); err != nil {
 		return fmt.Errorf("receiving the state: %w", err)
 	}
-	return c.job.State.Write(r.Context(), data)
+	return c.once(r, func() error { return c.job.State.Write(r.Context(), data) })
 }
 
 func readConfiguration(w http.ResponseWriter, _ *http.Request, c *call) error {

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millipede-iac/millipede/coordinator/timeline"
-	"github.com/millipede-iac/millipede/service/record"
+	"golang.org/x/sync/semaphore"
+
 	"github.com/millipede-iac/millipede/service/seat/protocol"
 	"github.com/millipede-iac/millipede/service/work"
 )
@@ -25,6 +25,8 @@ type engine struct {
 	epoch   uint64
 	since   time.Time
 	client  *http.Client
+	// room bounds, in bytes, the large messages of the engine that are being received.
+	room *semaphore.Weighted
 	// ended is closed when the process has ended, and no request of it is answered any more.
 	ended chan struct{}
 
@@ -38,11 +40,12 @@ type engine struct {
 // newEngine takes over a process.
 func newEngine(p *Process, number int, epoch uint64, o Options) *engine {
 	e := &engine{o: o, process: p, number: number, epoch: epoch, since: time.Now(),
-		client: protocol.NewClient(p.Calls), ended: make(chan struct{}), calls: map[uint64]*call{}}
+		client: protocol.NewClient(p.Calls), ended: make(chan struct{}), calls: map[uint64]*call{},
+		room: semaphore.NewWeighted(max(o.MaxAnswer+small, o.MaxState, protocol.MaxProgress))}
 	served := make(chan struct{})
 	go func() { // it ends with the connection, which the process has
 		defer close(served)
-		if err := protocol.Serve(p.Back, e.handler(o.Handler(e))); err != nil {
+		if err := protocol.Serve(p.Back, e.handler(o.Handler(e)), protocol.MostRequests); err != nil {
 			o.Log.Warn("the requests of an engine cannot be received", "seat", number, "error", err)
 		}
 	}()
@@ -129,7 +132,7 @@ func Greet(ctx context.Context, client *http.Client, hello protocol.Hello) error
 		return fmt.Errorf("the first message to a process: %w", errors.Join(err, context.Cause(ctx)))
 	}
 	var welcome protocol.Welcome
-	err = protocol.Read(response.Body, &welcome)
+	err = protocol.Read(response.Body, &welcome, protocol.MaxMessage)
 	return errors.Join(err, response.Body.Close())
 }
 
@@ -171,9 +174,11 @@ type call struct {
 	workspace string
 	job       *work.Job // nil for PlanJSON
 
+	reading sync.Mutex // held while the state is read for the engine: one of its copies is in memory at a time
+
 	mu      sync.Mutex // guards the fields below, and is held while a request is answered that changes something
 	ended   bool
-	answers map[string]error // of such requests, by their numbers
+	answers answers // of such requests
 }
 
 // enter registers a call.
@@ -184,7 +189,7 @@ func (e *engine) enter(workspace string, j *work.Job) (number uint64, c *call, e
 		return 0, nil, work.ErrLost
 	}
 	e.next++
-	c = &call{workspace: workspace, job: j, answers: map[string]error{}}
+	c = &call{workspace: workspace, job: j}
 	e.calls[e.next] = c
 	return e.next, c, nil
 }
@@ -210,7 +215,7 @@ func (e *engine) call(ctx context.Context, c *protocol.Call, workspace string, j
 		return nil, err
 	}
 	defer e.leave(number, entry)
-	c.Number = number
+	c.Number, c.Most = number, e.o.MaxAnswer
 	requesting, abort := context.WithCancel(context.WithoutCancel(ctx))
 	body, frames := io.Pipe()
 	var sending sync.WaitGroup
@@ -291,54 +296,48 @@ func (e *engine) follow(ctx context.Context, body io.Reader, j *work.Job) (*prot
 		return nil, err
 	}
 	defer response.Body.Close()
-	var recorder *timeline.Recorder
+	p := &progress{job: j}
 	for {
-		var f protocol.ToService
-		if err := protocol.Read(response.Body, &f); err != nil {
+		f, err := e.frame(ctx, response.Body)
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if f.Answer != nil {
-			return f.Answer, nil
-		}
-		if j == nil {
+		case f.Answer != nil:
+			return p.answer(f.Answer), nil
+		case j == nil:
 			return nil, errors.New("the engine sends progress of a call that has none")
 		}
-		if recorder, err = pass(&f, j, recorder); err != nil {
+		if err := p.pass(f); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// pass passes a frame on to the job. recorder is the timeline of the call, or nil; pass returns it, or the next one.
-func pass(f *protocol.ToService, j *work.Job, recorder *timeline.Recorder) (*timeline.Recorder, error) {
-	switch {
-	case f.Log != nil:
-		_, _ = j.Log.Write(f.Log) // whoever has the log reports its problems
-	case f.Conceal != nil && j.Conceal != nil:
-		j.Conceal(f.Conceal)
-	case f.Waits != nil && j.Waits != nil:
-		j.Waits(f.Waits.Run, f.Waits.Text)
-	case f.Begun != nil && j.Watched != nil:
-		var head timeline.Head
-		if err := json.Unmarshal(f.Begun.Head, &head); err != nil {
-			return nil, fmt.Errorf("the head of the timeline: %w", err)
+// small is the size up to which frames are read at once, in bytes. Larger ones share the room of their engine.
+const small = 1 << 20
+
+// frame reads a frame of a call.
+func (e *engine) frame(ctx context.Context, from io.Reader) (*protocol.ToService, error) {
+	var f protocol.ToService
+	var held int64
+	defer func() { e.room.Release(held) }()
+	err := protocol.ReadAdmitted(from, &f, func(size int64) error {
+		switch most := max(e.o.MaxAnswer+small, protocol.MaxProgress); {
+		case size > most:
+			return &protocol.Sized{Size: size, Most: most}
+		case size <= small:
+			return nil
 		}
-		recorder = timeline.NewRecorder(head)
-		j.Watched(recorder, f.Begun.Engine)
-	case f.Changes != nil && recorder != nil:
-		var c timeline.Changes
-		if err := json.Unmarshal(f.Changes, &c); err != nil {
-			return nil, fmt.Errorf("the changes of the timeline: %w", err)
+		if err := e.room.Acquire(ctx, size); err != nil {
+			return err
 		}
-		recorder.Apply(&c)
-	case f.Doubts != nil && j.Doubtful != nil:
-		var all []record.Doubt
-		if err := json.Unmarshal(f.Doubts, &all); err != nil {
-			return nil, fmt.Errorf("the operations in doubt: %w", err)
-		}
-		j.Doubtful(all)
+		held = size
+		return nil
+	})
+	if err == nil && f.Answer == nil && held > protocol.MaxProgress {
+		err = &protocol.Sized{Size: held, Most: protocol.MaxProgress}
 	}
-	return recorder, nil
+	return &f, err
 }
 
 // encode returns the message for a job.

@@ -35,8 +35,9 @@ type Options struct {
 	// Ready is called with each new engine before its first call, when Engines lists it already.
 	Ready func(context.Context, Peer) error
 	Log   *slog.Logger
-	// MaxState bounds the size of a state, in bytes.
-	MaxState int64
+	// MaxState and MaxAnswer bound the size of a state, and that of the answer of a call, in bytes: the result of a plan
+	// is one.
+	MaxState, MaxAnswer int64
 }
 
 // Process is the process of an engine that was started.

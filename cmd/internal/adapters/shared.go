@@ -268,8 +268,32 @@ type sharedPackages struct {
 	own     string // has such copies
 	scratch string // each directory below it is removed with its run
 
-	mu  sync.Mutex // guards all
-	all map[string]string
+	mu    sync.Mutex // guards the fields below
+	all   map[string]string
+	order []string // the keys, the oldest first
+	size  int      // of keys and directories, in bytes
+}
+
+// maxPackages bounds what sharedPackages remembers, in bytes: thousands of packages. The oldest are forgotten; whoever
+// uses one of them again announces it again.
+const maxPackages = 16 << 20
+
+// remember records where a package is.
+func (s *sharedPackages) remember(key, dir string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.all[key]; known {
+		return
+	}
+	s.all[key] = dir
+	s.order = append(s.order, key)
+	s.size += len(key) + len(dir)
+	for s.size > maxPackages && len(s.order) > 1 {
+		oldest := s.order[0]
+		s.size -= len(oldest) + len(s.all[oldest])
+		s.order = s.order[1:]
+		delete(s.all, oldest)
+	}
 }
 
 // add registers the packages of a run. The key of a package has its name, and the checksums that the run accepts:
@@ -290,9 +314,7 @@ func (s *sharedPackages) add(installed Packages) error {
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", source.Display(), pkg.Version, err)
 		}
-		s.mu.Lock()
-		s.all[key] = dir
-		s.mu.Unlock()
+		s.remember(key, dir)
 	}
 	return nil
 }

@@ -176,7 +176,7 @@ func (p *engineProcess) estate(at engine.Place) *estate.Estate {
 // drain sets the pools to which nothing is dispatched.
 func (p *engineProcess) drain(w http.ResponseWriter, r *http.Request) {
 	var pools []string
-	err := protocol.Read(r.Body, &pools)
+	err := protocol.Read(r.Body, &pools, protocol.MaxMessage)
 	if err == nil {
 		err = p.shared.Hub().Drain(r.Context(), pools)
 	}

@@ -136,7 +136,7 @@ func (s *serving) engines(st *store.Store, w *sharedConnection, stores *sealedSt
 func (s *serving) openSeats(st *store.Store, w *sharedConnection, stores *sealedStores, key *seal.Key) (*seat.Seats,
 	*processes) {
 	p := &processes{serving: s, w: w, stores: stores, key: key}
-	return seat.New(seat.Options{Seats: s.Engines, Log: s.Log, MaxState: maxState, Handler: p.handler, Start: p.start,
+	return seat.New(seat.Options{Seats: s.Engines, Log: s.Log, MaxState: maxState, MaxAnswer: maxAnswer, Handler: p.handler, Start: p.start,
 		Ready: p.ready,
 		Epoch: func(n int) (epoch uint64, err error) {
 			err = st.Update(func(tx *store.Tx) error {
@@ -292,7 +292,7 @@ func (p *processes) handler(e seat.Peer) http.Handler {
 	mux.HandleFunc("POST "+sealKeyPath, p.forKey(e, func(ctx context.Context, w keyWrapper, text []byte) ([]byte, error) {
 		return w.Seal(ctx, text)
 	}))
-	g := gatekeeper{p.stores, e, p.Data}
+	g := &gatekeeper{stores: p.stores, engine: e, data: p.Data, opened: map[string]struct{}{}}
 	go g.forget() // it ends with the engine
 	mux.HandleFunc("POST "+openStorePath, g.open)
 	mux.HandleFunc("POST "+closeStorePath, g.close)
@@ -328,7 +328,7 @@ func (p *processes) forKey(e seat.Peer, do func(context.Context, keyWrapper, []b
 			return
 		}
 		var text []byte
-		err := protocol.Read(http.MaxBytesReader(w, r.Body, maxKey), &text)
+		err := protocol.Read(r.Body, &text, maxKey)
 		if err == nil {
 			text, err = do(r.Context(), keyWrapper{p.key}, text)
 		}
@@ -351,7 +351,7 @@ type announced struct {
 // packages tells the embedded worker where packages are.
 func (p *processes) packages(w http.ResponseWriter, r *http.Request) {
 	var list []announced
-	err := protocol.Read(r.Body, &list)
+	err := protocol.Read(r.Body, &list, protocol.MaxMessage)
 	var all adapters.Packages
 	if err == nil {
 		all, err = packagesOf(list)

@@ -33,32 +33,53 @@ type gatekeeper struct {
 	stores *sealedStores
 	engine seat.Peer
 	data   string
+
+	mu     sync.Mutex          // guards opened
+	opened map[string]struct{} // the stores that the engine has open
+}
+
+// The bounds on the stores that an engine has open: their number, and the bytes of their names. A phase has two.
+const (
+	maxStores    = 2000
+	maxStoreName = 1 << 10
+)
+
+// admit records that the engine opens a store. It returns false if there are too many.
+func (g *gatekeeper) admit(path string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, known := g.opened[path]; !known && len(g.opened) >= maxStores {
+		return false
+	}
+	g.opened[path] = struct{}{}
+	return true
 }
 
 // path returns the path of the store that a request is about.
-func (g gatekeeper) path(r *http.Request) (string, error) {
+func (g *gatekeeper) path(r *http.Request) (string, error) {
 	q := r.URL.Query()
 	workspace, name := q.Get("workspace"), q.Get("name")
-	if !filepath.IsLocal(workspace) || strings.ContainsAny(workspace, `/\`) || !filepath.IsLocal(name) {
+	if !filepath.IsLocal(workspace) || strings.ContainsAny(workspace, `/\`) || !filepath.IsLocal(name) ||
+		len(name) > maxStoreName {
 		return "", errOthers
 	}
 	return filepath.Join(g.data, "workspaces", workspace, name), nil
 }
 
 // ownPath is path for a store of a workspace on which the engine works: it gets no others.
-func (g gatekeeper) ownPath(r *http.Request) (string, error) {
+func (g *gatekeeper) ownPath(r *http.Request) (string, error) {
 	if !g.engine.Works(r.URL.Query().Get("workspace")) {
 		return "", errOthers
 	}
 	return g.path(r)
 }
 
-func (g gatekeeper) store(path string) engineStore {
+func (g *gatekeeper) store(path string) engineStore {
 	return engineStore{g.engine, path, filepath.Join(g.data, "scratch")}
 }
 
 // open lets an engine open a store: no backup begins between the head of the response and the end of the request.
-func (g gatekeeper) open(w http.ResponseWriter, r *http.Request) {
+func (g *gatekeeper) open(w http.ResponseWriter, r *http.Request) {
 	path, err := g.ownPath(r)
 	if err != nil {
 		seat.Refuse(w, http.StatusForbidden, err)
@@ -70,23 +91,29 @@ func (g gatekeeper) open(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var opened bool
-	if protocol.Read(r.Body, &opened) == nil && opened {
+	if protocol.Read(r.Body, &opened, protocol.MaxMessage) == nil && opened {
+		if !g.admit(path) {
+			panic(http.ErrAbortHandler) // so that the engine closes it
+		}
 		g.stores.register(path, g.store(path))
 	}
 }
 
 // close records that an engine closes a store. Its call may have ended.
-func (g gatekeeper) close(w http.ResponseWriter, r *http.Request) {
+func (g *gatekeeper) close(w http.ResponseWriter, r *http.Request) {
 	path, err := g.path(r)
 	if err != nil {
 		seat.Refuse(w, http.StatusForbidden, err)
 		return
 	}
 	g.stores.unregister(path, g.store(path))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.opened, path)
 }
 
 // copy sends a copy of a store that another engine may have open.
-func (g gatekeeper) copy(w http.ResponseWriter, r *http.Request) {
+func (g *gatekeeper) copy(w http.ResponseWriter, r *http.Request) {
 	path, err := g.ownPath(r)
 	if err != nil {
 		seat.Refuse(w, http.StatusForbidden, err)
@@ -97,7 +124,7 @@ func (g gatekeeper) copy(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (g gatekeeper) send(w io.Writer, path string) error {
+func (g *gatekeeper) send(w io.Writer, path string) error {
 	dir, err := os.MkdirTemp(filepath.Join(g.data, "scratch"), "copy-")
 	if err != nil {
 		return err
@@ -116,7 +143,7 @@ func (g gatekeeper) send(w io.Writer, path string) error {
 }
 
 // forget closes the stores of an engine that has ended.
-func (g gatekeeper) forget() {
+func (g *gatekeeper) forget() {
 	<-g.engine.Ended()
 	g.stores.unregisterAll(func(s copied) bool {
 		of, ok := s.(engineStore)
@@ -163,12 +190,12 @@ func (s engineStore) copyOf(ctx context.Context, to string, settled func()) erro
 		return journal.ErrClosed
 	}
 	var began bool
-	if err := protocol.Read(response.Body, &began); err != nil {
+	if err := protocol.Read(response.Body, &began, protocol.MaxMessage); err != nil {
 		return fmt.Errorf("the engine has made no copy: %w", err)
 	}
 	settled()
 	var f protocol.Failure
-	if err := protocol.Read(response.Body, &f); err != nil {
+	if err := protocol.Read(response.Body, &f, protocol.MaxMessage); err != nil {
 		return fmt.Errorf("the engine has made no copy: %w", err)
 	}
 	if f.Text == "" {
@@ -303,7 +330,7 @@ func (s workspaceStores) Copy(path, to string) error {
 // serveCopy answers a request of the service for a copy of an open store.
 func (s *remoteStores) serveCopy(w http.ResponseWriter, r *http.Request) {
 	var request copyRequest
-	if err := protocol.Read(r.Body, &request); err != nil {
+	if err := protocol.Read(r.Body, &request, protocol.MaxMessage); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -356,6 +383,6 @@ func (k remoteKeys) ask(ctx context.Context, path string, text []byte) (answer [
 	if err != nil {
 		return nil, err
 	}
-	err = protocol.Read(response.Body, &answer)
+	err = protocol.Read(response.Body, &answer, protocol.MaxMessage)
 	return answer, errors.Join(err, response.Body.Close())
 }

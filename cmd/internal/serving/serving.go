@@ -53,6 +53,9 @@ const (
 	maxState         = 512 << 20
 )
 
+// maxAnswer bounds the result of a phase, in bytes: the text of a plan, the schemas of its providers, and its JSON.
+const maxAnswer = 512 << 20
+
 // maxEngines is the maximum number of engines.
 const maxEngines = 256
 

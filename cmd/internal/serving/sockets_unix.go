@@ -58,6 +58,10 @@ const (
 	unserved = 'u'
 )
 
+// mostDials is how many connections to the embedded NATS server a process has at a time: it needs one, and for a moment
+// a second one when it connects again.
+const mostDials = 8
+
 // serveDials answers the requests for connections that come over a pair of sockets, until the other side is gone. dial
 // connects to the server.
 func serveDials(on net.Conn, dial func() (net.Conn, error)) {
@@ -66,11 +70,12 @@ func serveDials(on net.Conn, dial func() (net.Conn, error)) {
 		return
 	}
 	var one [1]byte
+	taken := make(chan struct{}, mostDials)
 	for {
 		if _, err := io.ReadFull(conn, one[:]); err != nil {
 			return
 		}
-		if answerDial(conn, dial) != nil {
+		if answerDial(conn, dial, taken) != nil {
 			if _, err := conn.Write([]byte{unserved}); err != nil {
 				return
 			}
@@ -78,7 +83,21 @@ func serveDials(on net.Conn, dial func() (net.Conn, error)) {
 	}
 }
 
-func answerDial(conn *net.UnixConn, dial func() (net.Conn, error)) error {
+// errDials refuses a further connection.
+var errDials = errors.New("the process has too many connections to NATS")
+
+// answerDial answers one request. taken has an element for each connection.
+func answerDial(conn *net.UnixConn, dial func() (net.Conn, error), taken chan struct{}) (err error) {
+	select {
+	case taken <- struct{}{}:
+		defer func() {
+			if err != nil {
+				<-taken
+			}
+		}()
+	default:
+		return errDials
+	}
 	server, err := dial()
 	if err != nil {
 		return err
@@ -91,7 +110,10 @@ func answerDial(conn *net.UnixConn, dial func() (net.Conn, error)) error {
 	if err = errors.Join(err, theirs.Close()); err != nil {
 		return errors.Join(err, ours.Close(), server.Close())
 	}
-	go connect(ours, server) // it ends with either
+	go func() { // it ends with either
+		defer func() { <-taken }()
+		connect(ours, server)
+	}()
 	return nil
 }
 

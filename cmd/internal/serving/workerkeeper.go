@@ -100,7 +100,7 @@ func (k *workerKeeper) run(ctx context.Context) error {
 	answered := make(chan struct{})
 	go func() { // it ends with the connection, which the process has
 		defer close(answered)
-		if err := protocol.Serve(p.Back, http.HandlerFunc(k.answer)); err != nil {
+		if err := protocol.Serve(p.Back, http.HandlerFunc(k.answer), protocol.MostRequests); err != nil {
 			k.Log.Warn("the requests of the worker cannot be received", "error", err)
 		}
 	}()
@@ -186,7 +186,7 @@ func (k *workerKeeper) greet(ctx context.Context, client *http.Client) error {
 // answer answers a request of the worker.
 func (k *workerKeeper) answer(w http.ResponseWriter, r *http.Request) {
 	var asked wire.Package
-	err := protocol.Read(http.MaxBytesReader(w, r.Body, maxPackage), &asked)
+	err := protocol.Read(r.Body, &asked, maxPackage)
 	if err == nil && r.URL.Path != packagePath {
 		err = fmt.Errorf("the path %s is not known", r.URL.Path)
 	}

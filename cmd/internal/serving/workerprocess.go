@@ -49,7 +49,7 @@ func RunWorker(ctx context.Context, o WorkerOptions) error {
 	mux.HandleFunc("GET "+protocol.BeatPath, protocol.Beat)
 	mux.HandleFunc("GET "+metricsPath, p.measure)
 	ended := make(chan error, 1)
-	go func() { ended <- protocol.Serve(conns[0], mux) }() // the process exits after this function
+	go func() { ended <- protocol.Serve(conns[0], mux, protocol.MostCalls) }() // the process exits after this function
 	select {
 	case err = <-ended:
 	case <-p.quit:
@@ -82,7 +82,7 @@ func (p *workerProcess) hello(w http.ResponseWriter, r *http.Request) {
 	var hello protocol.Hello
 	var told workerSetup
 	version := 0
-	err := protocol.Read(r.Body, &hello)
+	err := protocol.Read(r.Body, &hello, protocol.MaxMessage)
 	if err == nil {
 		version, err = protocol.Agree(hello)
 	}
@@ -250,7 +250,7 @@ func (l remotePackages) PackageDir(p wire.Package) (string, bool) {
 		return "", false // the service is gone, and the process ends
 	}
 	var at place
-	err = protocol.Read(response.Body, &at)
+	err = protocol.Read(response.Body, &at, protocol.MaxMessage)
 	if errors.Join(err, response.Body.Close()) != nil {
 		return "", false
 	}

@@ -59,7 +59,7 @@ func Serve(o Options) error {
 		further.ServeHTTP(w, r)
 	})
 	ended := make(chan error, 1)
-	go func() { ended <- protocol.Serve(o.Calls, mux) }() // the process exits after this function
+	go func() { ended <- protocol.Serve(o.Calls, mux, protocol.MostCalls) }() // the process exits after this function
 	select {
 	case err := <-ended:
 		return err
@@ -85,7 +85,7 @@ func (h *host) end() { h.once.Do(func() { close(h.quit) }) }
 // hello answers the first message: it makes the engine.
 func (h *host) hello(w http.ResponseWriter, r *http.Request) {
 	var hello protocol.Hello
-	if err := protocol.Read(r.Body, &hello); err != nil {
+	if err := protocol.Read(r.Body, &hello, protocol.MaxMessage); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -134,7 +134,7 @@ func (h *host) call(w http.ResponseWriter, r *http.Request) {
 	opened := h.opened
 	h.mu.Unlock()
 	var first protocol.ToEngine
-	err := protocol.Read(r.Body, &first)
+	err := protocol.Read(r.Body, &first, protocol.MaxCall)
 	switch {
 	case err != nil || first.Call == nil:
 		http.Error(w, fmt.Sprintf("the request has no call: %v", err), http.StatusBadRequest)
@@ -153,8 +153,7 @@ func (h *host) call(w http.ResponseWriter, r *http.Request) {
 		stop(causeOf(*first.Stop))
 	}
 	go c.listen(r.Body, leave, stop) // it ends with the request
-	answer := c.answer(opened.Engine)
-	c.out.close(answer)
+	c.out.close(c.bounded(c.answer(opened.Engine)))
 }
 
 // call is a call in progress.
@@ -170,7 +169,7 @@ type call struct {
 func (c *call) listen(body io.Reader, leave, stop context.CancelCauseFunc) {
 	for {
 		var f protocol.ToEngine
-		if err := protocol.Read(body, &f); err != nil {
+		if err := protocol.Read(body, &f, protocol.MaxMessage); err != nil {
 			stop(work.ErrSuspended)
 			leave(err)
 			return
@@ -214,6 +213,15 @@ func (c *call) answer(engine work.Engine) (a *protocol.Answer) {
 		err = c.carryOut(engine, j, a)
 	}
 	a.Failure = protocol.FailureOf(err)
+	return a
+}
+
+// bounded returns the answer, or an error in its place if the service does not accept as large an answer.
+func (c *call) bounded(a *protocol.Answer) *protocol.Answer {
+	if size := a.Size(); c.Most > 0 && size > c.Most {
+		return &protocol.Answer{Failure: protocol.FailureOf(fmt.Errorf("The result of this phase has %d MiB, and the "+
+			"service accepts at most %d MiB. Divide the configuration among several workspaces", size>>20, c.Most>>20))}
+	}
 	return a
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,10 +66,10 @@ func (s *sender) sendLog() {
 		s.timer.Stop()
 		s.timer = nil
 	}
-	if len(s.log) > 0 {
-		s.write(&protocol.ToService{Log: s.log})
-		s.log = nil
+	for piece := range slices.Chunk(s.log, maxLog) {
+		s.write(&protocol.ToService{Log: piece})
 	}
+	s.log = nil
 }
 
 // logWriter is the log of a call.
@@ -113,16 +114,14 @@ func (s *sender) endTimeline() {
 }
 
 func (s *sender) sendChanges(ctx context.Context, r *timeline.Recorder) {
-	cursor := uint64(0)
+	cursor, over := uint64(0), false
 	for {
 		ended := r.Wait(ctx, cursor) != nil
 		c := r.Since(cursor, 0)
 		if c.Cursor > cursor {
 			cursor = c.Cursor
-			data, err := json.Marshal(c)
-			if err != nil {
-				panic("host: the changes of a timeline cannot be coded: " + err.Error())
-			}
+			var data []byte
+			data, over = codedChanges(c, over)
 			s.send(&protocol.ToService{Changes: data})
 		}
 		if ended {
@@ -132,6 +131,30 @@ func (s *sender) sendChanges(ctx context.Context, r *timeline.Recorder) {
 		case <-time.After(changesPause):
 		case <-ctx.Done():
 		}
+	}
+}
+
+// tooMany takes the place of the operations of a timeline that does not fit into a frame.
+const tooMany = "The operations of the run are not shown: there are too many, or their errors are too long."
+
+// codedChanges returns the changes of a timeline in JSON. If they do not fit into a frame, they have no vertices from
+// then on: over says that it was so before, and that it is.
+func codedChanges(c *timeline.Changes, over bool) ([]byte, bool) {
+	for try := 0; ; try++ {
+		if over {
+			c.Vertices, c.Head.Errors = nil, append([]string{tooMany}, c.Head.Errors...)
+		}
+		if try > 1 {
+			c.Head.Errors, c.Shortages = []string{tooMany}, nil
+		}
+		data, err := json.Marshal(c)
+		if err != nil {
+			panic("host: the changes of a timeline cannot be coded: " + err.Error())
+		}
+		if len(data) < protocol.MaxProgress-maxLog || try > 1 {
+			return data, over
+		}
+		over = true
 	}
 }
 

@@ -60,7 +60,7 @@ func (s *Service) ask(ctx context.Context, method, path string, call uint64, bod
 	}
 	defer response.Body.Close()
 	var f protocol.Failure
-	if err := protocol.Read(response.Body, &f); err != nil {
+	if err := protocol.Read(response.Body, &f, protocol.MaxMessage); err != nil {
 		return nil, fmt.Errorf("the service answers %s", response.Status)
 	}
 	return nil, f.Err()

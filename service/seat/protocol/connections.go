@@ -8,8 +8,16 @@ import (
 	"sync"
 )
 
-// mostRequests bounds the requests in progress on one connection.
-const mostRequests = 100_000
+// MostCalls and MostRequests bound what is in progress on the connection for calls, and on that for the requests of an
+// engine: further ones wait. The service cannot trust an engine, and each request needs its headers and a goroutine,
+// together at most about 30 KiB.
+const (
+	MostCalls    = 100_000
+	MostRequests = 4096
+)
+
+// maxHeader bounds the headers of a request or of a response, in bytes: the longest has the name of a store.
+const maxHeader = 16 << 10
 
 // protocols are those of both directions: HTTP/2 without TLS. The connection is a pair of sockets that only the two
 // processes have, or one that is encrypted already.
@@ -20,8 +28,8 @@ func protocols() *http.Protocols {
 }
 
 // tuning lets both bodies of a request be large, without many updates of windows.
-func tuning() *http.HTTP2Config {
-	return &http.HTTP2Config{MaxConcurrentStreams: mostRequests, MaxReadFrameSize: 1 << 18,
+func tuning(most int) *http.HTTP2Config {
+	return &http.HTTP2Config{MaxConcurrentStreams: most, MaxReadFrameSize: 1 << 18,
 		MaxReceiveBufferPerConnection: 1 << 24, MaxReceiveBufferPerStream: 1 << 22}
 }
 
@@ -46,8 +54,9 @@ type transport struct {
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.once.Do(func() {
-		dial := &http.Transport{Protocols: protocols(), HTTP2: tuning(), DisableCompression: true,
-			DialContext: func(context.Context, string, string) (net.Conn, error) { return t.conn, nil }}
+		dial := &http.Transport{Protocols: protocols(), HTTP2: tuning(MostCalls), DisableCompression: true,
+			MaxResponseHeaderBytes: maxHeader,
+			DialContext:            func(context.Context, string, string) (net.Conn, error) { return t.conn, nil }}
 		t.over, t.err = dial.NewClientConn(context.WithoutCancel(r.Context()), "http", "peer:80")
 	})
 	if t.err != nil {
@@ -56,13 +65,13 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.over.RoundTrip(r)
 }
 
-// Serve answers the requests that come over one connection, until it ends.
-func Serve(conn net.Conn, handler http.Handler) error {
+// Serve answers the requests that come over one connection, at most most at a time, until it ends.
+func Serve(conn net.Conn, handler http.Handler, most int) error {
 	l := &single{addr: conn.LocalAddr(), ended: make(chan struct{})}
 	l.conns = make(chan net.Conn, 1)
 	l.conns <- &closing{Conn: conn, ended: sync.OnceFunc(func() { close(l.ended) })}
 	//nolint:gosec // without a time limit for headers: the first request may come late
-	server := &http.Server{Handler: handler, Protocols: protocols(), HTTP2: tuning()}
+	server := &http.Server{Handler: handler, Protocols: protocols(), HTTP2: tuning(most), MaxHeaderBytes: maxHeader}
 	err := server.Serve(l)
 	if errors.Is(err, errEnded) {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"syscall"
 
 	"github.com/millipede-iac/millipede/service/tables"
@@ -101,6 +102,8 @@ type Call struct {
 	Change          *work.ObjectChange
 	Addresses       []string
 	Reads           int
+	// Most bounds the answer, in bytes. An engine that has a larger one answers with an error that says so.
+	Most int64
 }
 
 // Job is work.Job without its functions.
@@ -187,7 +190,7 @@ func FailureOf(err error) *Failure {
 	if err == nil {
 		return nil
 	}
-	f := &Failure{Text: err.Error()}
+	f := &Failure{Text: cut(err.Error())}
 	for name, is := range known {
 		if errors.Is(err, is) {
 			f.Is = append(f.Is, name)
@@ -195,9 +198,32 @@ func FailureOf(err error) *Failure {
 	}
 	var refused *work.Refused
 	if errors.As(err, &refused) {
-		f.Refused = refused.Reason
+		f.Refused = cut(refused.Reason)
 	}
 	return f
+}
+
+// cut returns at most MaxText bytes of a text.
+func cut(text string) string {
+	if len(text) <= MaxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:MaxText], "") + "... (cut off)"
+}
+
+// Size is about how many bytes an answer has.
+func (a *Answer) Size() int64 {
+	size := len(a.Data)
+	if a.Plan != nil {
+		size += len(a.Plan.Plan) + len(a.Plan.Shape) + len(a.Plan.Redacted)
+	}
+	for _, f := range a.Found {
+		size += len(f.Address)
+		for _, name := range f.Attributes {
+			size += len(name)
+		}
+	}
+	return int64(size)
 }
 
 // Err returns the error; nil for nil.
