@@ -228,6 +228,24 @@ func (s *Seats) begin(ctx context.Context, number int) (*engine, error) {
 	return e, nil
 }
 
+// insist starts an engine, and tries again while that is not possible, as when NATS is away, until ctx ends.
+func (s *Seats) insist(ctx context.Context, number int) (*engine, error) {
+	for pause := shortPause; ; pause = min(2*pause, longPause) {
+		e, err := s.begin(ctx, number)
+		if err == nil {
+			return e, nil
+		}
+		if ctx.Err() == nil {
+			s.o.Log.Error("an engine cannot be started; will retry", "seat", number, "error", err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
 // Status describes a seat for operators.
 type Status struct {
 	Seat  int
@@ -320,7 +338,7 @@ func (s *Seats) place(ctx context.Context, workspace string, j *work.Job) (*engi
 		defer s.mu.Unlock()
 		delete(s.alone, n)
 	}
-	e, err := s.begin(ctx, n)
+	e, err := s.insist(ctx, n)
 	if err != nil {
 		free()
 		return nil, nil, err

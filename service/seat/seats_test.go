@@ -389,6 +389,21 @@ func TestAPlanDuringWhichAnEngineDiedHasAProcessOfItsOwn(t *testing.T) {
 	}
 }
 
+// While NATS was away, a plan during which an engine had died failed, because the process of its own could not start.
+func TestTheProcessOfAPlanOfItsOwnIsStartedUntilItIsThere(t *testing.T) {
+	h := newHarness(t, 1) // nothing sits on the seat
+	j, _, _ := job(t, "run-1")
+	j.Run.Deaths = 1
+	for _, refuses := range []int{0, 2} {
+		h.mu.Lock()
+		h.refuses = refuses
+		h.mu.Unlock()
+		if _, err := h.Plan(t.Context(), j); err != nil {
+			t.Errorf("after %d starts that failed: %v", refuses, err)
+		}
+	}
+}
+
 // An engine that cannot be started is started again, and whoever waits for it can be stopped.
 func TestWhoeverWaitsForAnEngineCanBeStopped(t *testing.T) {
 	h := newHarness(t, 1)
