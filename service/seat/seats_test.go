@@ -43,7 +43,8 @@ type harness struct {
 func newHarness(t *testing.T, seats int) *harness {
 	t.Helper()
 	h := &harness{engine: &servicetest.Engine{}, epochs: map[int]uint64{}, kill: map[int]func(){}, ice: map[int][2]*ice{}}
-	h.Seats = seat.New(seat.Options{Seats: seats, MaxState: 1 << 20, MaxAnswer: 1 << 20, Log: slog.New(slog.DiscardHandler),
+	h.Seats = seat.New(seat.Options{Seats: seats, MaxState: 1 << 20, MaxAnswer: 1 << 20,
+		Log:     slog.New(slog.DiscardHandler),
 		Handler: func(seat.Peer) http.Handler { return http.NotFoundHandler() },
 		Ready:   func(context.Context, seat.Peer) error { return nil },
 		Epoch: func(n int) (uint64, error) {

@@ -136,7 +136,8 @@ func (s *serving) engines(st *store.Store, w *sharedConnection, stores *sealedSt
 func (s *serving) openSeats(st *store.Store, w *sharedConnection, stores *sealedStores, key *seal.Key) (*seat.Seats,
 	*processes) {
 	p := &processes{serving: s, w: w, stores: stores, key: key}
-	return seat.New(seat.Options{Seats: s.Engines, Log: s.Log, MaxState: maxState, MaxAnswer: maxAnswer, Handler: p.handler, Start: p.start,
+	return seat.New(seat.Options{Seats: s.Engines, Log: s.Log, MaxState: maxState, MaxAnswer: maxAnswer,
+		Handler: p.handler, Start: p.start,
 		Ready: p.ready,
 		Epoch: func(n int) (epoch uint64, err error) {
 			err = st.Update(func(tx *store.Tx) error {
