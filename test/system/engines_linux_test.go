@@ -2,7 +2,6 @@ package system
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -194,23 +193,9 @@ func TestTheProgramsOfARunReachTheirOwnFilesAlone(t *testing.T) {
 		}
 	}
 	site.Wants(t, text, "TEMPORARY", "HERE", "Permission denied")
-	if code, facts := ready(t, v); code != http.StatusOK || !strings.Contains(facts, "Landlock (version") {
+	if code, facts := v.Ready(); code != http.StatusOK || !strings.Contains(facts, "Landlock (version") {
 		t.Errorf("/readyz says %d: %s", code, facts)
 	}
-}
-
-func ready(t *testing.T, v *site.Service) (int, string) {
-	t.Helper()
-	answer, err := v.HTTP.Get(v.Address + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(text)
 }
 
 // Where the system call fails, a service works as well as elsewhere, and says what it lacks.
@@ -228,7 +213,7 @@ func TestAServiceWithoutLandlockWorksAndSaysSo(t *testing.T) {
 	}
 	v.Start()
 	v.Ends(v.Apply(v.Workspace("one"), site.Slow(2, 10)).ID, client.RunApplied)
-	if code, facts := ready(t, v); code != http.StatusOK || !strings.Contains(facts, "This system has no Landlock") {
+	if code, facts := v.Ready(); code != http.StatusOK || !strings.Contains(facts, "This system has no Landlock") {
 		t.Errorf("/readyz says %d: %s", code, facts)
 	}
 	site.Wants(t, v.Output(), "This system has no Landlock")

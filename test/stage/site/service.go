@@ -236,6 +236,17 @@ func (v *Service) Logs(r *client.Run) string {
 // Ask sends a request below /api/millipede/v1/; in is sent as JSON unless it is nil. It returns the status and the
 // response.
 func (v *Service) Ask(method, path string, in any) (int, string) {
+	v.site.T.Helper()
+	return v.ask(method, "/api/millipede/v1/"+path, in, v.Token)
+}
+
+// Ready returns the status and the response of /readyz, for which no token is needed.
+func (v *Service) Ready() (int, string) {
+	v.site.T.Helper()
+	return v.ask(http.MethodGet, "/readyz", nil, "")
+}
+
+func (v *Service) ask(method, path string, in any, token string) (int, string) {
 	t := v.site.T
 	t.Helper()
 	var body io.Reader
@@ -246,11 +257,13 @@ func (v *Service) Ask(method, path string, in any) (int, string) {
 		}
 		body = bytes.NewReader(text)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), method, v.Address+"/api/millipede/v1/"+path, body)
+	r, err := http.NewRequestWithContext(t.Context(), method, v.Address+path, body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+v.Token)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
 	answer, err := v.HTTP.Do(r)
 	if err != nil {
 		t.Fatal(err)
