@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/vmihailenco/msgpack/v5"
 	"github.com/zclconf/go-cty/cty"
@@ -18,7 +19,7 @@ func DecodeSchemas(data []byte) (*provider.Schemas, error) {
 	}
 	s := new(provider.Schemas)
 	err := coding.DecodeWith(data, func(dec *msgpack.Decoder) error {
-		r := schemaReader{dec: dec, types: map[string]cty.Type{}}
+		r := schemaReader{dec: dec, types: map[string]cty.Type{}, left: unbounded}
 		r.schemas(s)
 		return r.err
 	})
@@ -28,15 +29,22 @@ func DecodeSchemas(data []byte) (*provider.Schemas, error) {
 	return s, nil
 }
 
-// schemaReader keeps the first error; after it every read gives a zero value.
+// schemaReader keeps the first error; after it every read gives a zero value. So does every read beyond the end of an
+// array: an earlier program does not send the fields that were added later.
 type schemaReader struct {
 	dec   *msgpack.Decoder
 	err   error
 	types map[string]cty.Type
+	// left is how many elements of the present array are not read yet; unbounded outside of arrays.
+	left int
 }
 
+// unbounded is more than any array has.
+const unbounded = math.MaxInt
+
 func (r *schemaReader) schemas(s *provider.Schemas) {
-	r.array(10)
+	outer, _ := r.begin()
+	defer r.end(outer)
 	if format := r.int(); r.err == nil && format != schemasFormat {
 		r.err = fmt.Errorf("they are in format %d, and this program reads format %d", format, schemasFormat)
 	}
@@ -56,26 +64,55 @@ func (r *schemaReader) schemas(s *provider.Schemas) {
 	s.Functions = readMap(r, r.function)
 }
 
-// array reads the header of an array of n elements. It returns false, and reads nothing further, where nil stands.
-func (r *schemaReader) array(n int) bool {
-	got := r.arrayLen()
-	if r.err == nil && got >= 0 && got != n {
-		r.err = fmt.Errorf("an array has %d elements instead of %d", got, n)
+// more reports whether another element may be read, and counts it.
+func (r *schemaReader) more() bool {
+	if r.err != nil || r.left == 0 {
+		return false
 	}
-	return r.err == nil && got >= 0
+	r.left--
+	return true
 }
 
-func (r *schemaReader) arrayLen() int {
-	if r.err != nil {
-		return 0
+// begin reads the header of an array of fields. It returns false where there is none. Call end after the fields, with
+// the first result.
+func (r *schemaReader) begin() (outer int, ok bool) {
+	n := -1
+	if r.more() {
+		n, r.err = r.dec.DecodeArrayLen()
 	}
-	n, err := r.dec.DecodeArrayLen()
-	r.err = err
-	return n
+	if r.err != nil || n < 0 {
+		return 0, false
+	}
+	outer, r.left = r.left, n
+	return outer, true
+}
+
+// end skips the fields that this program does not know.
+func (r *schemaReader) end(outer int) {
+	for r.err == nil && r.left > 0 {
+		r.left--
+		r.err = r.dec.Skip()
+	}
+	r.left = outer
+}
+
+// items reads the header of a list or a map, and calls item for each element.
+func (r *schemaReader) items(length func() (int, error), item func(n int)) {
+	if !r.more() {
+		return
+	}
+	n, err := length()
+	if r.err = err; err != nil || n <= 0 {
+		return
+	}
+	outer := r.left
+	r.left = unbounded
+	item(n)
+	r.left = outer
 }
 
 func (r *schemaReader) int() int64 {
-	if r.err != nil {
+	if !r.more() {
 		return 0
 	}
 	n, err := r.dec.DecodeInt64()
@@ -84,7 +121,7 @@ func (r *schemaReader) int() int64 {
 }
 
 func (r *schemaReader) string() string {
-	if r.err != nil {
+	if !r.more() {
 		return ""
 	}
 	s, err := r.dec.DecodeString()
@@ -93,38 +130,41 @@ func (r *schemaReader) string() string {
 }
 
 func readMap[V any](r *schemaReader, value func() V) map[string]V {
+	var m map[string]V
+	r.items(r.dec.DecodeMapLen, func(n int) {
+		m = make(map[string]V, min(n, 1024))
+		for range n {
+			name := r.string()
+			v := value()
+			if r.err != nil {
+				return
+			}
+			m[name] = v
+		}
+	})
 	if r.err != nil {
 		return nil
-	}
-	n, err := r.dec.DecodeMapLen()
-	if r.err = err; err != nil || n <= 0 {
-		return nil
-	}
-	m := make(map[string]V, min(n, 1024))
-	for range n {
-		name := r.string()
-		v := value()
-		if r.err != nil {
-			return nil
-		}
-		m[name] = v
 	}
 	return m
 }
 
 func (r *schemaReader) schema() schema.Schema {
-	if !r.array(2) {
+	outer, ok := r.begin()
+	if !ok {
 		return schema.Schema{}
 	}
+	defer r.end(outer)
 	return schema.Schema{Version: r.int(), Block: r.block()}
 }
 
 func (r *schemaReader) block() *schema.Block {
 	b := new(schema.Block)
-	if !r.array(5) {
+	outer, ok := r.begin()
+	if !ok {
 		r.missing()
 		return b
 	}
+	defer r.end(outer)
 	bits := r.int()
 	b.DescriptionKind, b.Deprecated, b.Ephemeral = kindOf(bits), bits&flagDeprecated != 0, bits&flagEphemeral != 0
 	b.Description, b.DeprecationMessage = r.string(), r.string()
@@ -157,10 +197,12 @@ func (r *schemaReader) nesting() schema.Nesting {
 
 func (r *schemaReader) nestedBlock() *schema.NestedBlock {
 	nb := new(schema.NestedBlock)
-	if !r.array(4) {
+	outer, ok := r.begin()
+	if !ok {
 		r.missing()
 		return nb
 	}
+	defer r.end(outer)
 	nb.Nesting = r.nesting()
 	nb.MinItems, nb.MaxItems = int(r.int()), int(r.int())
 	nb.Block = *r.block()
@@ -169,10 +211,12 @@ func (r *schemaReader) nestedBlock() *schema.NestedBlock {
 
 func (r *schemaReader) attribute() *schema.Attribute {
 	a := new(schema.Attribute)
-	if !r.array(5) {
+	outer, ok := r.begin()
+	if !ok {
 		r.missing()
 		return a
 	}
+	defer r.end(outer)
 	bits := r.int()
 	a.DescriptionKind, a.Deprecated = kindOf(bits), bits&flagDeprecated != 0
 	a.Required, a.Optional, a.Computed = bits&flagRequired != 0, bits&flagOptional != 0, bits&flagComputed != 0
@@ -186,44 +230,54 @@ func (r *schemaReader) attribute() *schema.Attribute {
 }
 
 func (r *schemaReader) object() *schema.Object {
-	if !r.array(2) {
+	outer, ok := r.begin()
+	if !ok {
 		return nil
 	}
+	defer r.end(outer)
 	return &schema.Object{Nesting: r.nesting(), Attributes: readMap(r, r.attribute)}
 }
 
 func (r *schemaReader) identity() schema.Identity {
-	if !r.array(2) {
+	outer, ok := r.begin()
+	if !ok {
 		return schema.Identity{}
 	}
+	defer r.end(outer)
 	return schema.Identity{Version: r.int(), Body: r.object()}
 }
 
 func (r *schemaReader) function() provider.Function {
 	var f provider.Function
-	if !r.array(7) {
+	outer, ok := r.begin()
+	if !ok {
 		r.missing()
 		return f
 	}
+	defer r.end(outer)
 	f.DescriptionKind = kindOf(r.int())
 	f.Summary, f.Description, f.DeprecationMessage = r.string(), r.string(), r.string()
 	f.Return = r.ctyType()
-	for range r.arrayLen() {
-		p := r.parameter()
-		if p == nil {
-			r.missing()
-			return f
+	r.items(r.dec.DecodeArrayLen, func(n int) {
+		for range n {
+			p := r.parameter()
+			if p == nil {
+				r.missing()
+				return
+			}
+			f.Parameters = append(f.Parameters, *p)
 		}
-		f.Parameters = append(f.Parameters, *p)
-	}
+	})
 	f.VariadicParameter = r.parameter()
 	return f
 }
 
 func (r *schemaReader) parameter() *provider.Parameter {
-	if !r.array(4) {
+	outer, ok := r.begin()
+	if !ok {
 		return nil
 	}
+	defer r.end(outer)
 	bits := r.int()
 	return &provider.Parameter{
 		DescriptionKind: kindOf(bits), AllowNullValue: bits&flagAllowNull != 0,
@@ -233,7 +287,7 @@ func (r *schemaReader) parameter() *provider.Parameter {
 }
 
 func (r *schemaReader) ctyType() cty.Type {
-	if r.err != nil {
+	if r.err != nil || r.left == 0 {
 		return cty.NilType
 	}
 	code, err := r.dec.PeekCode()
@@ -241,6 +295,7 @@ func (r *schemaReader) ctyType() cty.Type {
 		return cty.NilType
 	}
 	if code == 0xc0 {
+		r.left--
 		r.err = r.dec.DecodeNil()
 		return cty.NilType
 	}

@@ -7,6 +7,7 @@ package coding
 
 import (
 	"bytes"
+	"reflect"
 	"sync"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -60,12 +61,25 @@ func EncodeWith(write func(*msgpack.Encoder) error) []byte {
 	return data
 }
 
-// Unmarshal decodes one message with a nesting of at most depth into v. It does not share memory with data.
+// Unmarshal decodes one message with a nesting of at most depth into v, a pointer to a zero value. It does not share
+// memory with data. Structs of the message may have more fields than those of v, which are skipped, or fewer: the
+// missing ones are zero.
 func Unmarshal(data []byte, depth int, v any) error {
 	if err := CheckBounds(data, depth); err != nil {
 		return err
 	}
-	return DecodeWith(data, func(dec *msgpack.Decoder) error { return dec.Decode(v) })
+	decode := func(dec *msgpack.Decoder) error { return dec.Decode(v) }
+	err := DecodeWith(data, decode)
+	if err == nil {
+		return nil
+	}
+	to := reflect.ValueOf(v)
+	fitted, changed := fit(data, to.Type())
+	if !changed {
+		return err
+	}
+	to.Elem().SetZero() // it may have some of the fields
+	return DecodeWith(fitted, decode)
 }
 
 // DecodeWith calls read to decode a value from data, which CheckBounds must have accepted.
