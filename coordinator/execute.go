@@ -233,8 +233,9 @@ func (x *executor) call(a loop.Call) {
 	// The fast lane persists nothing, so nothing is sealed; large messages go through blobs.
 	held := x.Hub.Budget.For(a.Pool)
 	defer held.Release()
-	packer := wire.Packer{Run: x.RunID, Blobs: x.Hub, Incoming: x.Hub.PoolBlobs(a.Pool), Rand: rand.Reader, Held: held}
-	about := wire.CallSubject(a.Pool)
+	packer := wire.Packer{Run: x.RunID, Blobs: x.Hub, Incoming: x.Hub.PoolBlobs(a.Pool), Rand: rand.Reader, Held: held,
+		Version: a.Task.Protocol}
+	about := wire.CallSubject(a.Pool, a.Task.Protocol)
 	x.mu.Lock()
 	x.called[a.Pool] = true
 	x.mu.Unlock()

@@ -196,6 +196,10 @@ var olderMark = new(wire.HighWater)
 // results of all pools, which is no more: nothing can be compared with it.
 const markForm = 1
 
+// registersSince is the version of the protocol since which registers are in the streams in which this program looks
+// for them. It is stored with a mark, so that the version before can continue a run, too.
+const registersSince = 5
+
 // storedMark is a mark as it is stored. Protocol version 1 stored none with the mark.
 type storedMark struct {
 	Protocol, Form int
@@ -214,7 +218,7 @@ func loadMark(ctx context.Context, v Values, run string) (*wire.HighWater, error
 	var stored storedMark
 	mark := new(wire.HighWater)
 	err = json.Unmarshal(data, &stored)
-	if err == nil && stored.Protocol != wire.ProtocolVersion {
+	if err == nil && (stored.Protocol < registersSince || stored.Protocol > wire.ProtocolVersion) {
 		return olderMark, nil
 	}
 	if err == nil && stored.Form != markForm {
@@ -234,7 +238,7 @@ func saveMark(ctx context.Context, v Values, run string, mark wire.HighWater) er
 	if err != nil {
 		panic("coordinator: a mark does not encode: " + err.Error())
 	}
-	data, err := json.Marshal(storedMark{wire.ProtocolVersion, markForm, text})
+	data, err := json.Marshal(storedMark{registersSince, markForm, text})
 	if err != nil {
 		panic("coordinator: a mark does not encode: " + err.Error())
 	}

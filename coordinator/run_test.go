@@ -34,7 +34,7 @@ func serveCalls(t testing.TB, system *mem.System, pool string, slots int, latenc
 	var group sync.WaitGroup
 	group.Go(func() {
 		packer := wire.Packer{Blobs: w.conn, Rand: rand.Reader}
-		about := wire.CallSubject(pool)
+		about := wire.CallSubject(pool, wire.ProtocolVersion)
 		err := w.conn.Serve(ctx, pool, slots, func(ctx context.Context, data []byte) []byte {
 			w.calls.Add(1)
 			now := w.running.Add(1)

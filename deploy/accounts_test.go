@@ -260,11 +260,11 @@ func TestAWorkerOfAPoolReachesNothingOfAnother(t *testing.T) {
 	missing, err := worker.Probe(ctx, []string{"us"})
 	g.no(err)
 	if !slices.Contains(missing, "publish $JS.API.CONSUMER.MSG.NEXT.TASKS.pool-us") ||
-		!slices.Contains(missing, "subscribe call.us") {
+		!slices.Contains(missing, "subscribe "+wire.CallSubject("us", wire.ProtocolVersion)) {
 		t.Errorf("what it misses for the other pool is %v", missing)
 	}
-	for _, subject := range []string{"task.>", "task.us.>", "result.>", "call.us", "hand.us.>", "ctl.pool.us.>",
-		"hb.>", "ev.>", ">"} {
+	for _, subject := range []string{"task.>", "task.us.>", "result.>", wire.CallSubject("us", wire.ProtocolVersion),
+		"hand.us.>", "ctl.pool.us.>", "hb.>", "ev.>", ">"} {
 		sub, err := raw.SubscribeSync(subject)
 		g.no(err)
 		g.no(raw.Flush())
@@ -287,7 +287,7 @@ func TestAWorkerOfAPoolReachesNothingOfAnother(t *testing.T) {
 		"$JS.API.STREAM.UPDATE.TASKS":                `{"name":"TASKS","subjects":["task.>"],"republish":{"src":">","dest":"ev.x"}}`,
 		"$O.BLOB.C.mine":                             `a package of my own`,
 		"$O.BLOB_us.C.mine":                          `a result of my own`,
-		"call.us":                                    `a call`,
+		wire.CallSubject("us", wire.ProtocolVersion): `a call`,
 		"task.eu.alice.run-1.a2":                     `a task`,
 		"key.run-1.W":                                `a key`,
 		"admit.default.alice.r":                      `a request`,
@@ -320,7 +320,7 @@ func TestAWorkerCannotHaveTheServerWriteATaskForIt(t *testing.T) {
 		"$JS.API.CONSUMER.MSG.NEXT.TASKS.pool-eu":       `1`,
 	} {
 		g.no(raw.PublishRequest(subject, "task.us.alice.run-1.forged", []byte(request)))
-		g.no(raw.PublishRequest(subject, "call.us", []byte(request)))
+		g.no(raw.PublishRequest(subject, wire.CallSubject("us", wire.ProtocolVersion), []byte(request)))
 	}
 	g.no(raw.Flush())
 	if m, err := heard.NextMsg(200 * time.Millisecond); err == nil {
@@ -360,25 +360,25 @@ func TestAnObserverSeesWhoAndHowMuchAndChangesNothing(t *testing.T) {
 	all, err := raw.SubscribeSync(">")
 	g.no(err)
 	for subject, request := range map[string]string{
-		"$JS.API.STREAM.MSG.GET.TASKS":            `{"seq":1}`,
-		"$JS.API.STREAM.MSG.GET.RESULTS-eu":       `{"seq":1}`,
-		"$JS.API.STREAM.MSG.GET.KEYS-eu":          `{"seq":1}`,
-		"$JS.API.STREAM.MSG.GET.CLAIMS-eu":        `{"seq":1}`,
-		"$JS.API.DIRECT.GET.OBJ_BLOB":             `{"seq":1}`,
-		"$JS.API.CONSUMER.MSG.NEXT.TASKS.pool-eu": `1`,
-		"$JS.API.CONSUMER.CREATE.TASKS.mine":      `{"stream_name":"TASKS","config":{"deliver_subject":"mine"}}`,
-		"$JS.API.CONSUMER.CREATE.ADMIT":           `{"stream_name":"ADMIT","config":{"durable_name":"limit-default","max_ack_pending":99}}`,
-		"$JS.API.STREAM.PURGE.TASKS":              ``,
-		"$JS.API.STREAM.MSG.DELETE.ADMIT":         `{"seq":1}`,
-		"$JS.API.STREAM.DELETE.TASKS":             ``,
-		"$JS.ACK.TASKS.pool-eu.1.1.1.1.0":         `+ACK`,
-		"claim.eu.run-1.a1":                       ``,
-		"task.eu.alice.run-1.a2":                  ``,
-		"result.eu.alice.run-1.a1":                ``,
-		"call.eu":                                 ``,
-		"ctl.all.stop":                            ``,
-		"ctl.pool.eu.cancel":                      ``,
-		"hb.eu.w":                                 ``,
+		"$JS.API.STREAM.MSG.GET.TASKS":               `{"seq":1}`,
+		"$JS.API.STREAM.MSG.GET.RESULTS-eu":          `{"seq":1}`,
+		"$JS.API.STREAM.MSG.GET.KEYS-eu":             `{"seq":1}`,
+		"$JS.API.STREAM.MSG.GET.CLAIMS-eu":           `{"seq":1}`,
+		"$JS.API.DIRECT.GET.OBJ_BLOB":                `{"seq":1}`,
+		"$JS.API.CONSUMER.MSG.NEXT.TASKS.pool-eu":    `1`,
+		"$JS.API.CONSUMER.CREATE.TASKS.mine":         `{"stream_name":"TASKS","config":{"deliver_subject":"mine"}}`,
+		"$JS.API.CONSUMER.CREATE.ADMIT":              `{"stream_name":"ADMIT","config":{"durable_name":"limit-default","max_ack_pending":99}}`,
+		"$JS.API.STREAM.PURGE.TASKS":                 ``,
+		"$JS.API.STREAM.MSG.DELETE.ADMIT":            `{"seq":1}`,
+		"$JS.API.STREAM.DELETE.TASKS":                ``,
+		"$JS.ACK.TASKS.pool-eu.1.1.1.1.0":            `+ACK`,
+		"claim.eu.run-1.a1":                          ``,
+		"task.eu.alice.run-1.a2":                     ``,
+		"result.eu.alice.run-1.a1":                   ``,
+		wire.CallSubject("eu", wire.ProtocolVersion): ``,
+		"ctl.all.stop":                               ``,
+		"ctl.pool.eu.cancel":                         ``,
+		"hb.eu.w":                                    ``,
 	} {
 		if m, err := raw.Request(subject, []byte(request), 100*time.Millisecond); !refusal(err) {
 			t.Errorf("%s %s: %v %s", subject, request, err, m.Data)

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
@@ -18,36 +19,37 @@ const (
 type VersionError struct {
 	// What is the kind of the message: "task" or "result".
 	What string
-	// Peer is the peer's version; Own is ProtocolVersion.
-	Peer, Own int
+	// Peer is the version of the message; Own are those that this program reads.
+	Peer int
+	Own  Versions
 }
 
 func (e *VersionError) Error() string {
 	older := "the coordinator or the worker that sent it"
-	if e.Peer > e.Own {
+	if e.Peer > e.Own.Highest {
 		older = "this program"
 	}
-	return fmt.Sprintf("the %s is of protocol version %d, and this program speaks version %d; update %s", e.What,
+	return fmt.Sprintf("the %s is of protocol version %d, and this program speaks version %s; update %s", e.What,
 		e.Peer, e.Own, older)
 }
 
-// EncodeTask returns the task's message, with the protocol version. It panics for a task without exactly one operation.
+// EncodeTask returns the task's message, in its version. It panics for a task without exactly one operation.
 func EncodeTask(t *Task) []byte {
 	if t.operations() != 1 {
 		panic(fmt.Sprintf("wire: the task for %s has %d operations", t.Address, t.operations()))
 	}
-	if data, ok := coding.MarshalRow(t.row); ok {
+	c := *t
+	c.Protocol = cmp.Or(t.Protocol, Spoken().Highest)
+	if data, ok := coding.MarshalRow(c.row); ok {
 		return data
 	}
-	c := *t
-	c.Protocol = ProtocolVersion
 	return marshal(&c)
 }
 
 // DecodeTask reads a task's message. It returns a *VersionError for a peer of another version. The result does not
 // share memory with data.
 func DecodeTask(data []byte) (*Task, error) {
-	t, err := decodeRow("task", data, (*Task).row)
+	t, err := decodeRow("task", data, Spoken(), (*Task).row)
 	if err != nil {
 		return nil, err
 	}
@@ -57,20 +59,22 @@ func DecodeTask(data []byte) (*Task, error) {
 	return t, nil
 }
 
-// EncodeResult returns the result's message, with the protocol version.
+// EncodeResult returns the result's message, in its version.
 func EncodeResult(r *Result) []byte {
-	if data, ok := coding.MarshalRow(r.row); ok {
+	c := *r
+	c.Protocol = cmp.Or(r.Protocol, Spoken().Highest)
+	if data, ok := coding.MarshalRow(c.row); ok {
 		return data
 	}
-	c := *r
-	c.Protocol = ProtocolVersion
 	return marshal(&c)
 }
 
 // DecodeResult reads a result's message. It returns a *VersionError for a peer of another version. The result does
 // not share memory with data.
 func DecodeResult(data []byte) (*Result, error) {
-	return decodeRow("result", data, (*Result).row)
+	reads := Spoken()
+	reads.Lowest = min(reads.Lowest, lowestResult)
+	return decodeRow("result", data, reads, (*Result).row)
 }
 
 func (t *Task) operations() int {
@@ -167,13 +171,13 @@ func unmarshal(what string, data []byte, v any) error {
 
 // decodeRow reads a task or a result. It checks the version before anything else, because the rest may have another
 // meaning in another version.
-func decodeRow[T any](what string, data []byte, row func(*T, *coding.Row)) (*T, error) {
+func decodeRow[T any](what string, data []byte, reads Versions, row func(*T, *coding.Row)) (*T, error) {
 	peer, err := peekVersion(data)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the %s: %w", what, err)
 	}
-	if peer != ProtocolVersion {
-		return nil, &VersionError{What: what, Peer: peer, Own: ProtocolVersion}
+	if !reads.Has(peer) {
+		return nil, &VersionError{What: what, Peer: peer, Own: reads}
 	}
 	v := new(T)
 	if coding.UnmarshalRow(data, func(r *coding.Row) { row(v, r) }) {
@@ -184,6 +188,15 @@ func decodeRow[T any](what string, data []byte, row func(*T, *coding.Row)) (*T, 
 		return nil, err
 	}
 	return v, nil
+}
+
+// MessageVersion returns the version of an encoded task or result; 0 for anything else.
+func MessageVersion(data []byte) int {
+	version, err := peekVersion(data)
+	if err != nil {
+		return 0
+	}
+	return version
 }
 
 // peekVersion reads the version, which is the first element of a message in every version of the protocol.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -22,8 +23,14 @@ const (
 	MaxMessage = 512 << 20
 )
 
-// An envelope is a byte of format, a byte of flags, and the body.
-const envelopeFormat = 1
+// An envelope is a byte of format, a byte of flags, from format 2 on a byte with the version of the message in it, and
+// the body. The version is not encrypted, so that a worker that cannot read a message leaves it to others, without its
+// key. Versions of the protocol up to 5 have format 1.
+const (
+	plainEnvelope    = 1
+	envelopeFormat   = 2
+	lastPlainVersion = 5
+)
 
 const (
 	envelopeCompressed = 1 << iota
@@ -48,6 +55,29 @@ type Packer struct {
 	Rand io.Reader
 	// Held is the memory reserved for the message of Unpack; nil limits nothing. The caller releases it.
 	Held *Reservation
+	// Version is the version of the protocol of what Pack packs; 0 means the highest that this program speaks.
+	Version int
+}
+
+// EnvelopeVersion returns the version of the message in an envelope, without opening it: for a sealed one, Unpack finds
+// out whether somebody has changed it. It is 0 for what is no envelope.
+func EnvelopeVersion(packed []byte) int {
+	switch {
+	case len(packed) > 2 && packed[0] == envelopeFormat:
+		return int(packed[2])
+	case len(packed) > 1 && packed[0] == plainEnvelope:
+		return lastPlainVersion
+	}
+	return 0
+}
+
+// head returns the bytes of an envelope before its body.
+func (p Packer) head(flags byte) []byte {
+	version := cmp.Or(p.Version, Spoken().Highest)
+	if version <= lastPlainVersion {
+		return []byte{plainEnvelope, flags}
+	}
+	return []byte{envelopeFormat, flags, byte(version)} //nolint:gosec // at most MaxVersion
 }
 
 // Pack returns the envelope of data. Unpack needs the same about, which is the subject of the message, so that a sealed
@@ -70,12 +100,11 @@ func (p Packer) Pack(ctx context.Context, about string, data []byte) ([]byte, er
 		data, flags = ref, flags|envelopeBlob
 	}
 	if p.Sealer == nil {
-		return append([]byte{envelopeFormat, flags}, data...), nil
+		return append(p.head(flags), data...), nil
 	}
-	flags |= envelopeSealed
-	out := make([]byte, 2, 2+nonceSize+len(data)+tagSize)
-	out[0], out[1] = envelopeFormat, flags
-	return p.Sealer.Seal(out, data, bound(out, about))
+	head := p.head(flags | envelopeSealed)
+	out := append(make([]byte, 0, len(head)+nonceSize+len(data)+tagSize), head...)
+	return p.Sealer.Seal(out, data, bound(head, about))
 }
 
 // Unpack returns the message in an envelope. The errors are ErrNoKey for a sealed envelope without a Sealer,
@@ -83,11 +112,16 @@ func (p Packer) Pack(ctx context.Context, about string, data []byte) ([]byte, er
 // than MaxMessage bytes it returns a *TooLargeError before it reads them. It waits for memory for a large message
 // (Held). The message may share memory with packed.
 func (p Packer) Unpack(ctx context.Context, about string, packed []byte) ([]byte, error) {
-	if len(packed) < 2 {
+	if len(packed) < 3 {
 		return nil, errEnvelope
 	}
-	head, data := packed[:2:2], packed[2:]
-	if head[0] != envelopeFormat || head[1] > envelopeCompressed|envelopeSealed|envelopeBlob {
+	long := 3
+	if packed[0] == plainEnvelope {
+		long = 2
+	}
+	head, data := packed[:long:long], packed[long:]
+	if head[0] < plainEnvelope || head[0] > envelopeFormat ||
+		head[1] > envelopeCompressed|envelopeSealed|envelopeBlob {
 		return nil, fmt.Errorf("%w: format %d, flags %x", errEnvelope, head[0], head[1])
 	}
 	sealed := head[1]&envelopeSealed != 0

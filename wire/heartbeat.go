@@ -21,6 +21,8 @@ const (
 	MaxClaim = 8 << 10
 	// MaxText is the largest text in a heartbeat in bytes.
 	MaxText = 512
+	// MaxVersion is the highest version of the protocol that a message can name.
+	MaxVersion = 255
 	// maxAttempts is the most attempts that a heartbeat may list.
 	maxAttempts = 4096
 	// maxSlots is more than any worker can use.
@@ -52,7 +54,8 @@ func ReadHeartbeat(subject string, data []byte) (Heartbeat, error) {
 	switch {
 	case len(h.Pools) != 1 || h.Pools[0] != t[1] || h.Worker != t[2]:
 		return Heartbeat{}, ErrForged
-	case h.Worker == "" || len(h.Attempts) > maxAttempts || h.Slots < 0 || h.Slots > maxSlots:
+	case h.Worker == "" || len(h.Attempts) > maxAttempts || h.Slots < 0 || h.Slots > maxSlots ||
+		h.Protocol < 0 || h.Protocol > MaxVersion || h.Lowest < 0:
 		return Heartbeat{}, errUnreasonable
 	}
 	for _, text := range []string{h.Worker, h.Pools[0], h.Version, h.Platform, h.PublicKey, h.Host, h.Identity,

@@ -8,7 +8,7 @@ import "github.com/millipede-iac/millipede/internal/coding"
 
 func (t *Task) row(r *coding.Row) {
 	r.Struct(17)
-	protocol(r, &t.Protocol)
+	number(r, &t.Protocol)
 	r.Text(&t.Run)
 	r.Text((*string)(&t.Attempt))
 	r.Text(&t.Address)
@@ -35,13 +35,11 @@ func (t *Task) row(r *coding.Row) {
 	}
 }
 
-// protocol writes this program's version, or reads that of the message.
-func protocol(r *coding.Row, version *int) {
-	v := int64(ProtocolVersion)
+// number writes or reads a number.
+func number(r *coding.Row, n *int) {
+	v := int64(*n)
 	r.Int(&v)
-	if r.Reading() {
-		*version = int(v)
-	}
+	*n = int(v)
 }
 
 func (p *Provider) row(r *coding.Row) {
@@ -130,7 +128,7 @@ func (t *ApplyTask) row(r *coding.Row) {
 
 func (r *Result) row(to *coding.Row) {
 	to.Struct(18)
-	protocol(to, &r.Protocol)
+	number(to, &r.Protocol)
 	to.Text((*string)(&r.Attempt))
 	to.Text(&r.Nonce)
 	to.Text(&r.Worker)

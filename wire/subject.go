@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -56,8 +58,16 @@ func KeyPrefix(pool, run string) string { return "key." + Token(pool) + "." + To
 // KeysSubject is key.<pool>.<run>.all, where the keys are kept that are stored together (EncodeSealedKeys).
 func KeysSubject(pool, run string) string { return KeySubject(pool, run, "all") }
 
-// CallSubject is call.<pool>, which the pool's workers share as a queue group.
-func CallSubject(pool string) string { return "call." + Token(pool) }
+// CallSubject is call.<pool>.<version>, which the workers of the pool that speak the version share as a queue group.
+func CallSubject(pool string, version int) string {
+	return "call." + Token(pool) + "." + strconv.Itoa(version)
+}
+
+// CallSubjectOf is the CallSubject for a message in an envelope. What is in none has the highest version of this
+// program.
+func CallSubjectOf(pool string, envelope []byte) string {
+	return CallSubject(pool, cmp.Or(EnvelopeVersion(envelope), Spoken().Highest))
+}
 
 // HeartbeatSubject is hb.<pool>.<worker>.
 func HeartbeatSubject(pool, worker string) string { return "hb." + Token(pool) + "." + Token(worker) }

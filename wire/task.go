@@ -6,13 +6,11 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// ProtocolVersion is the version of the messages of this package. A peer of another version is refused.
-const ProtocolVersion = 5
-
 // Task is one piece of work for a worker. It is self-contained: the worker never asks the coordinator for more. Exactly
 // one of the operation fields is set. Values are msgpack of cty values by the implied type of the schema that the
 // operation names; nil means null.
 type Task struct {
+	// Protocol is the version of the message; 0 when it is sent means the highest that this program speaks.
 	Protocol int       `msgpack:"v"`
 	Run      string    `msgpack:"r,omitempty"`
 	Attempt  AttemptID `msgpack:"a,omitempty"`
@@ -331,6 +329,7 @@ type File struct {
 
 // Result answers a Task.
 type Result struct {
+	// Protocol is the version of the message, which is that of the task. 0 is as in Task.
 	Protocol int       `msgpack:"v"`
 	Attempt  AttemptID `msgpack:"a,omitempty"`
 	Nonce    string    `msgpack:"n,omitempty"` // the claim that this result belongs to

@@ -322,14 +322,15 @@ type Presence interface {
 type Heartbeat struct {
 	Worker string `msgpack:"w"`
 	// Pools are all pools of the worker when it makes the heartbeat, and exactly one when it is received.
-	Pools    []string `msgpack:"p"`
-	Slots    int      `msgpack:"s"`
-	Running  int      `msgpack:"r"`
-	Version  string   `msgpack:"v"`
-	Protocol int      `msgpack:"pv"`
-	Platform string   `msgpack:"pl"` // os_arch
-	Draining bool     `msgpack:"d,omitempty"`
-	Leaving  bool     `msgpack:"l,omitempty"`
+	Pools   []string `msgpack:"p"`
+	Slots   int      `msgpack:"s"`
+	Running int      `msgpack:"r"`
+	Version string   `msgpack:"v"`
+	// Protocol is the highest version of the protocol that the worker speaks; see Versions.
+	Protocol int    `msgpack:"pv"`
+	Platform string `msgpack:"pl"` // os_arch
+	Draining bool   `msgpack:"d,omitempty"`
+	Leaving  bool   `msgpack:"l,omitempty"`
 	// Trouble says why a live worker takes no tasks, such as a full disk; empty while it takes them.
 	Trouble string `msgpack:"t,omitempty"`
 	// OwnEnvironment says that the worker refuses tasks that bring an environment.
@@ -343,6 +344,8 @@ type Heartbeat struct {
 	// PublicKey; both are empty for a worker that connects without an nkey. See Proven.
 	Identity string `msgpack:"i,omitempty"`
 	Proof    []byte `msgpack:"pf,omitempty"`
+	// Lowest is the lowest version of the protocol that the worker speaks.
+	Lowest int `msgpack:"lv,omitempty"`
 }
 
 // DeadAfter is how long a worker may be silent before it counts as dead. The time counts only while this process was

@@ -157,10 +157,11 @@ func TestAPeerOfAnotherVersionIsRefusedClearly(t *testing.T) {
 		}{peer, map[string]bool{"of another shape": true}})
 		_, err := wire.DecodeTask(data)
 		var version *wire.VersionError
-		if !errors.As(err, &version) || version.Peer != peer || version.Own != wire.ProtocolVersion {
+		if !errors.As(err, &version) || version.Peer != peer || version.Own != wire.Spoken() {
 			t.Errorf("version %d: %v", peer, err)
 		}
-		if _, err = wire.DecodeResult(data); !errors.As(err, &version) {
+		// The results of one version before are read.
+		if _, err = wire.DecodeResult(data); errors.As(err, &version) == (peer == wire.LowestVersion-1) {
 			t.Errorf("version %d: %v", peer, err)
 		}
 	}

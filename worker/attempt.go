@@ -37,7 +37,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 		return nil
 	}
 	defer w.ops.drop(ref.Attempt)
-	mail, err := w.codecOf(ctx, ref)
+	mail, err := w.codecOf(ctx, ref, answering(d.Data()))
 	defer mail.held.Release()
 	var task *wire.Task
 	var unreadable error
@@ -63,7 +63,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 		return nil
 	}
 
-	a := claimed{Worker: w, ref: ref, nonce: w.Nonce()}
+	a := claimed{Worker: w, ref: ref, nonce: w.Nonce(), version: mail.version}
 	notStarted, err := mail.seal(ctx, a.notStarted("The worker stopped before it began the operation.", nil))
 	if err != nil {
 		w.fail(fmt.Errorf("sealing a message: %w", err))
@@ -330,12 +330,13 @@ func (w *Worker) forget(ref wire.TaskRef) {
 // claimed is an attempt that this worker has claimed; it makes the results.
 type claimed struct {
 	*Worker
-	ref   wire.TaskRef
-	nonce string
+	ref     wire.TaskRef
+	nonce   string
+	version int // of its messages
 }
 
 func (a claimed) stamp(r *wire.Result) *wire.Result {
-	r.Attempt, r.Nonce, r.Worker, r.Pool = a.ref.Attempt, a.nonce, a.ID, a.ref.Pool
+	r.Protocol, r.Attempt, r.Nonce, r.Worker, r.Pool = a.version, a.ref.Attempt, a.nonce, a.ID, a.ref.Pool
 	return r
 }
 
@@ -361,20 +362,21 @@ func (a claimed) doubt(reason string) *wire.Result {
 
 // messageCodec opens and seals the messages of one attempt.
 type messageCodec struct {
-	ref    wire.TaskRef
-	sealer *wire.Sealer
-	held   *wire.Reservation // the memory that the task uses until the attempt ends
-	w      *Worker
+	ref     wire.TaskRef
+	version int // of the protocol, in which the worker answers
+	sealer  *wire.Sealer
+	held    *wire.Reservation // the memory that the task uses until the attempt ends
+	w       *Worker
 }
 
-func (w *Worker) codecOf(ctx context.Context, ref wire.TaskRef) (messageCodec, error) {
+func (w *Worker) codecOf(ctx context.Context, ref wire.TaskRef, version int) (messageCodec, error) {
 	sealer, err := w.keys.open(ctx, ref.Pool, ref.Run)
-	return messageCodec{ref: ref, sealer: sealer, held: w.budget.For(ref.Pool), w: w}, err
+	return messageCodec{ref: ref, version: version, sealer: sealer, held: w.budget.For(ref.Pool), w: w}, err
 }
 
 func (m messageCodec) packer() wire.Packer {
 	return wire.Packer{Run: m.ref.Run, Sealer: m.sealer, Blobs: m.w.Blobs.PoolBlobs(m.ref.Pool), Incoming: m.w.Blobs,
-		Rand: m.w.Rand, Held: m.held}
+		Rand: m.w.Rand, Held: m.held, Version: m.version}
 }
 
 // open decrypts a task. The coordinator's blob may take a while to arrive.

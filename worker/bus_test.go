@@ -179,7 +179,7 @@ func (b *bus) Serve(ctx context.Context, pool string, _ int, handle func(context
 // call makes a call and returns the channel for its answer.
 func (b *bus) call(pool string, t *wire.Task) <-chan *wire.Result {
 	out := make(chan *wire.Result, 1)
-	about := wire.CallSubject(pool)
+	about := wire.CallSubject(pool, wire.ProtocolVersion)
 	packer := wire.Packer{Blobs: b, Rand: rand.Reader}
 	data, err := packer.Pack(context.Background(), about, wire.EncodeTask(t))
 	if err != nil {

@@ -11,11 +11,12 @@ import (
 // take fetches the tasks of a pool, never more than there are free slots, until taking ends.
 func (w *Worker) take(taking, working context.Context, pool string) {
 	var retry backoff
+	var aside asideTime
 	for {
-		if !w.awaitSpace(taking) {
+		if !w.awaitSpace(taking) || !aside.wait(taking) {
 			return
 		}
-		free := w.slots.free(taking)
+		free := aside.most(w.slots.free(taking))
 		if free == 0 {
 			return
 		}
@@ -26,6 +27,7 @@ func (w *Worker) take(taking, working context.Context, pool string) {
 			continue
 		}
 		retry.reset()
+		tasks = w.pass(working, pool, tasks, &aside)
 		for _, d := range tasks {
 			// Another pool, or the fast lane, may have taken the slot: then another worker gets the task.
 			if taking.Err() != nil || w.trouble.text() != "" || !w.slots.tryTake() {

@@ -93,7 +93,7 @@ func (w *Worker) takeHanded(ctx context.Context, pool string) {
 	var retry backoff
 	for {
 		err := w.Queue.TakeHanded(ctx, pool, w.ID, func(after wire.AttemptID, d wire.Delivery) bool {
-			return w.kept.hand(after, d, w.Now())
+			return reads(d.Data()) && w.kept.hand(after, d, w.Now())
 		})
 		if ctx.Err() != nil {
 			return

@@ -53,7 +53,7 @@ func (w *Worker) say(ctx context.Context, b wire.Heartbeat) {
 func (w *Worker) heartbeat(draining bool) wire.Heartbeat {
 	return wire.Heartbeat{
 		Worker: w.ID, Pools: w.Pools, Slots: w.Slots, Running: w.slots.running(),
-		Version: w.Version, Protocol: wire.ProtocolVersion, Platform: w.Platform, Host: w.Host,
+		Version: w.Version, Protocol: wire.Spoken().Highest, Lowest: wire.Spoken().Lowest, Platform: w.Platform, Host: w.Host,
 		Draining: draining, PublicKey: w.Keys.PublicKey(), Attempts: w.ops.attempts(),
 		Identity: w.Identity, Proof: w.Proof, OwnEnvironment: w.OwnEnvironment, Trouble: w.trouble.text(),
 	}

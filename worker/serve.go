@@ -39,10 +39,11 @@ func (w *Worker) serve(taking, working context.Context, pool string) {
 // answer executes one call. Nothing about it is recorded: the caller repeats a lost call.
 func (w *Worker) answer(ctx context.Context, pool string, data []byte) []byte {
 	started := w.Now()
-	about := wire.CallSubject(pool)
+	about := wire.CallSubjectOf(pool, data)
 	held := w.budget.For(pool)
 	defer held.Release()
-	packer := wire.Packer{Blobs: w.Blobs.PoolBlobs(pool), Incoming: w.Blobs, Rand: w.Rand, Held: held}
+	version := answering(data)
+	packer := wire.Packer{Blobs: w.Blobs.PoolBlobs(pool), Incoming: w.Blobs, Rand: w.Rand, Held: held, Version: version}
 	task, err := unpackTask(ctx, packer, about, data)
 	var result *wire.Result
 	if err != nil {
@@ -51,7 +52,7 @@ func (w *Worker) answer(ctx context.Context, pool string, data []byte) []byte {
 	} else {
 		result = w.call(ctx, pool, task)
 	}
-	result.Attempt, result.Worker, result.Pool = task.Attempt, w.ID, pool
+	result.Protocol, result.Attempt, result.Worker, result.Pool = version, task.Attempt, w.ID, pool
 	result.Ended = w.Now()
 	if result.Started.IsZero() {
 		result.Started = started
@@ -63,7 +64,7 @@ func (w *Worker) answer(ctx context.Context, pool string, data []byte) []byte {
 		packer.Blobs = nil
 		result = failure("Answer cannot be sent", fmt.Sprintf("Worker %s cannot send the answer for %s: %s.", w.ID,
 			task.Address, err))
-		result.Attempt, result.Worker, result.Pool = task.Attempt, w.ID, pool
+		result.Protocol, result.Attempt, result.Worker, result.Pool = version, task.Attempt, w.ID, pool
 		if out, err = packer.Pack(ctx, about, wire.EncodeResult(result)); err != nil {
 			panic("worker: a small message does not pack: " + err.Error())
 		}

@@ -106,7 +106,7 @@ func TestAnUnreadableCallIsAnsweredWithAnError(t *testing.T) {
 		b := newBench(t)
 		b.start()
 		synctest.Wait()
-		plain, err := wire.Packer{}.Unpack(t.Context(), wire.CallSubject("eu"), b.bus.serving["eu"](t.Context(),
+		plain, err := wire.Packer{}.Unpack(t.Context(), wire.CallSubject("eu", wire.ProtocolVersion), b.bus.serving["eu"](t.Context(),
 			[]byte("rubbish")))
 		if err != nil {
 			t.Fatal(err)

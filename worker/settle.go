@@ -58,7 +58,7 @@ func (w *Worker) spillKept(ctx context.Context, e journal.Entry) []byte {
 	if len(e.Message) <= wire.SpillOver {
 		return e.Message
 	}
-	mail, err := w.codecOf(ctx, e.Ref)
+	mail, err := w.codecOf(ctx, e.Ref, answering(e.Message))
 	defer mail.held.Release()
 	var plain, light []byte
 	if err == nil {

@@ -77,7 +77,7 @@ func TestARunWhosePermitsAreAllHeldByDoubtsEnds(t *testing.T) {
 	}
 	w.boot()
 	w.later(15*time.Second, func() { // the run waits for late results, and says why nothing goes on
-		wantHeard(t, w, "waiting [{ default 2 number.n4 [number.n0 number.n1 number.n2 number.n3] 4 []}]")
+		wantHeard(t, w, "waiting [{ default 2 number.n4 [number.n0 number.n1 number.n2 number.n3] 4 [] []}]")
 	})
 	w.finish()
 	out := w.loop.Outcome()
@@ -132,7 +132,7 @@ func TestAPlanWhosePermitsAreAllHeldByDoubtsOfEarlierRunsSaysSoAndEnds(t *testin
 			t.Errorf("%+v after %s", out, w.now.Sub(began))
 		}
 		if doubts > 0 {
-			wantHeard(t, w, fmt.Sprintf("waiting [{ default 6 number.n4 %v 4 []}]", w.blockers))
+			wantHeard(t, w, fmt.Sprintf("waiting [{ default 6 number.n4 %v 4 [] []}]", w.blockers))
 		}
 	}
 }

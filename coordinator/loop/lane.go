@@ -18,6 +18,8 @@ const (
 	// maxPassedOver is how often, TickEvery apart, a call may meet a worker of another version before its vertex fails,
 	// although the pool seems to have a worker of this version.
 	maxPassedOver = 240
+	// lastThatClaims is the last version of workers that claim tasks which they cannot read.
+	lastThatClaims = 5
 	// claimWait is how long a published task may stay unclaimed before it is published again.
 	claimWait = 10 * time.Second
 )
@@ -105,7 +107,7 @@ func (l *Loop) send(v int) {
 func (l *Loop) post(v int) {
 	w := l.vertices[v].work
 	task := *w.step.Task
-	task.Run, task.Attempt = l.Run, w.attempt
+	task.Run, task.Attempt, task.Protocol = l.Run, w.attempt, l.permits.versionOf(w.pool)
 	w.sent = l.now
 	var permits []PermitKey
 	if w.origin == own && w.sending != published {
@@ -219,6 +221,10 @@ func (l *Loop) onArrived(e Arrived) {
 		l.sample(x, w, e.Result.Ended.Sub(e.Result.Started))
 	}
 	switch {
+	case e.Result.NotStarted && e.Result.Protocol == lastThatClaims && w.passed < maxPassedOver:
+		// The next worker may be of this version.
+		w.passed++
+		l.discardAttempt(a.vertex, "a worker of another version could not read it")
 	case e.Result.NotStarted:
 		l.notStarted(a.vertex, wire.DiagsFromWire(e.Result.Diagnostics))
 	case e.Result.Doubt != "":

@@ -114,7 +114,7 @@ func (l *Loop) launch(v int) {
 		l.move(v, calling)
 		l.markSent(v)
 		task := *w.step.Task
-		task.Run = l.Run
+		task.Run, task.Protocol = l.Run, l.permits.versionOf(w.pool)
 		l.do(Call{v, w.pool, &task, w.keys()})
 		return
 	}

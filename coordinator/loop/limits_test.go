@@ -237,8 +237,8 @@ func TestAPoolHasAsManyPlacesAsItsWorkersHaveSlots(t *testing.T) {
 	eu := ps.poolOf("eu")
 	places := ps.placesOf(eu, false)
 	wantActions(t, "a pool without workers", ps.took())
-	a := &worker{Heartbeat: wire.Heartbeat{Pools: []string{"eu"}, Slots: 3}}
-	b := &worker{Heartbeat: wire.Heartbeat{Pools: []string{"eu"}, Slots: maxSlots + 1}}
+	a := &worker{Heartbeat: wire.Heartbeat{Protocol: wire.ProtocolVersion, Pools: []string{"eu"}, Slots: 3}}
+	b := &worker{Heartbeat: wire.Heartbeat{Protocol: wire.ProtocolVersion, Pools: []string{"eu"}, Slots: maxSlots + 1}}
 	for _, step := range []struct {
 		name            string
 		w               *worker
@@ -270,7 +270,7 @@ func TestAPoolIsFullWhenItsPlacesAreTaken(t *testing.T) {
 	eu, us := ps.poolOf("eu"), ps.poolOf("us")
 	ps.placesOf(eu, true)
 	ps.placesOf(us, true)
-	ps.staff(&worker{Heartbeat: wire.Heartbeat{Pools: []string{"eu", "us"}, Slots: 1}}, true)
+	ps.staff(&worker{Heartbeat: wire.Heartbeat{Protocol: wire.ProtocolVersion, Pools: []string{"eu", "us"}, Slots: 1}}, true)
 	ps.fit(eu, true)
 	ps.fit(us, true)
 	if eu.full() || !ps.idleElsewhere(us) {
@@ -302,7 +302,7 @@ func TestAVertexWaitsForThePoolsThatHaveNotBeenHeardOf(t *testing.T) {
 		"none of several, but the own one": {program.Placement{Among: []string{"us", "ap"}}, true, false},
 	} {
 		ps := newPermits(at(0), &Settings{Embedded: c.embedded})
-		ps.staff(&worker{Heartbeat: wire.Heartbeat{Pools: []string{"eu"}, Slots: 1}}, true)
+		ps.staff(&worker{Heartbeat: wire.Heartbeat{Protocol: wire.ProtocolVersion, Pools: []string{"eu"}, Slots: 1}}, true)
 		if got := ps.unheard(&c.at); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}

@@ -15,16 +15,14 @@ func (l *Loop) onBeat(pool string, h wire.Heartbeat) {
 	if w == nil {
 		return
 	}
-	if isNew && h.Protocol != wire.ProtocolVersion {
-		detail := fmt.Sprintf("The worker %s speaks version %d of the protocol, this coordinator version %d. It "+
-			"is given no work.", h.Worker, h.Protocol, wire.ProtocolVersion)
-		if l.messages.shouldReport(detail) {
-			l.tell(-1, diag.List{diag.New(diag.Warning, "Worker of another version", detail, nil)})
-		}
+	why := h.Unsuited(l.permits.versions)
+	if detail := fmt.Sprintf("A worker of pool %q is given no work: %s.", pool, why); why != "" && isNew &&
+		l.messages.shouldReport(detail) {
+		l.tell(-1, diag.List{diag.New(diag.Warning, "Worker of another version", detail, nil)})
 	}
 	l.permits.staff(w, false)
 	w.Heartbeat, w.seen = h, l.now
-	l.permits.staff(w, !h.Draining && !h.Leaving && h.Protocol == wire.ProtocolVersion)
+	l.permits.staff(w, !h.Draining && !h.Leaving && why == "")
 	l.permits.fit(l.permits.poolOf(pool), l.workers.surveyed())
 	for _, id := range h.Attempts {
 		a := l.attempts[id]

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"iter"
 	"time"
 
@@ -22,14 +23,30 @@ const maxSlots = 1 << 16
 // pool is this run's view of a pool of workers.
 type pool struct {
 	name    string
-	live    int     // workers that take work
+	version int     // of the messages to these workers; 0 while there is none
+	live    int     // workers that take work in this version
 	slots   int     // that they have
 	missing bool    // a call found nobody
 	places  *limit  // nil until something is placed here
 	load    float64 // the weights of what waits, in seconds
 	// troubledSince is since when tasks wait here, and no worker takes any; zero: not so.
 	troubledSince time.Time
+	staff         []staff // by version, from the lowest that this program speaks
 	PoolCounts
+}
+
+// staff are the workers of a pool that speak a version.
+type staff struct{ workers, slots int }
+
+// choose chooses the version for the pool: that in which most slots can be used, and the highest of several. Any worker
+// of the pool may take a task, so it has to be one version for all of them.
+func (p *pool) choose(own wire.Versions) {
+	p.version, p.live, p.slots = 0, 0, 0
+	for i, s := range p.staff {
+		if s.workers > 0 && s.slots >= p.slots {
+			p.version, p.live, p.slots = own.Lowest+i, s.workers, s.slots
+		}
+	}
 }
 
 // placesOf returns the limit that counts the places of a pool. If no other coordinator uses the pool, the limit is
@@ -127,21 +144,29 @@ func (ps *permits) staff(w *worker, takes bool) {
 	slots := min(max(w.Slots, 1), maxSlots)
 	for _, name := range w.Pools {
 		p := ps.poolOf(name)
+		sign := -1
 		if takes {
-			p.live++
-			p.slots += slots
+			sign = 1
 			p.missing = false
-		} else {
-			p.live--
-			p.slots -= slots
 		}
+		of := w.Versions()
+		for v := max(of.Lowest, ps.versions.Lowest); v <= min(of.Highest, ps.versions.Highest); v++ {
+			p.staff[v-ps.versions.Lowest].workers += sign
+			p.staff[v-ps.versions.Lowest].slots += sign * slots
+		}
+		p.choose(ps.versions)
 	}
+}
+
+// versionOf returns the version of the messages to a pool. While no worker is known, it is the highest of this program.
+func (ps *permits) versionOf(name string) int {
+	return cmp.Or(ps.poolOf(name).version, ps.versions.Highest)
 }
 
 func (ps *permits) poolOf(name string) *pool {
 	p := ps.pools[name]
 	if p == nil {
-		p = &pool{name: name}
+		p = &pool{name: name, staff: make([]staff, ps.versions.Highest-ps.versions.Lowest+1)}
 		ps.pools[name] = p
 		ps.poolOrder = append(ps.poolOrder, p)
 	}

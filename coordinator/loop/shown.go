@@ -93,6 +93,8 @@ type Wait struct {
 	Slots   int
 	// Holders are the other runs that hold permits of Limit, if they were looked up.
 	Holders []Holder
+	// Unsuited says for the first workers of Pool that are of other versions why they are given nothing, and what to do.
+	Unsuited []string
 }
 
 // Holder is a run that holds permits of a limit.
@@ -123,7 +125,8 @@ const (
 func (w Wait) equal(o Wait) bool {
 	return w.Pool == o.Pool && w.Limit == o.Limit && w.Vertices == o.Vertices && w.Address == o.Address &&
 		w.Slots == o.Slots &&
-		slices.Equal(w.InDoubt, o.InDoubt) && slices.Equal(w.Holders, o.Holders)
+		slices.Equal(w.Unsuited, o.Unsuited) && slices.Equal(w.InDoubt, o.InDoubt) &&
+		slices.Equal(w.Holders, o.Holders)
 }
 
 // Counts is the progress of a run. Hidden vertices are not counted.

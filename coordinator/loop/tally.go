@@ -131,7 +131,13 @@ func (l *Loop) showProgress() {
 	if l.Traced {
 		l.queues.showWaits()
 	}
-	waits := l.lasting(l.queues.missing(l.doubtful(), l.permits.investigate), l.now)
+	waits := l.queues.missing(l.doubtful(), l.permits.investigate)
+	for i := range waits {
+		if pool := waits[i].Pool; pool != "" {
+			waits[i].Unsuited = l.workers.unsuited(pool, l.permits.versions)
+		}
+	}
+	waits = l.lasting(waits, l.now)
 	if !slices.EqualFunc(waits, l.told, Wait.equal) {
 		l.told = waits
 		l.do(Shown{Kind: ShownWaiting, Vertex: -1, Waits: waits})

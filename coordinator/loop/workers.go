@@ -121,6 +121,21 @@ func (ws *workers) checkTaking(pools []*pool, waiting map[string]int) {
 	}
 }
 
+// maxUnsuited is how many workers a wait names.
+const maxUnsuited = 5
+
+// unsuited returns why workers of a pool that are alive are given nothing, for the first few.
+func (ws *workers) unsuited(pool string, own wire.Versions) (list []string) {
+	for _, w := range ws.order {
+		if len(list) < maxUnsuited && w.Pools[0] == pool && !w.Leaving && !ws.silent(w.seen) {
+			if why := w.Unsuited(own); why != "" {
+				list = append(list, why)
+			}
+		}
+	}
+	return list
+}
+
 // trouble returns why the workers of a pool take no tasks; empty if one of them does, or if there are none.
 func (ws *workers) trouble(pool string) (why string) {
 	for _, w := range ws.order {

@@ -198,7 +198,9 @@ func (e *envelope) Wrap(ctx context.Context, ref wire.TaskRef, data []byte) ([]b
 	if err != nil {
 		return nil, err
 	}
-	return e.packer(sealer).Pack(ctx, wire.TaskSubject(ref), data)
+	packer := e.packer(sealer)
+	packer.Version = wire.MessageVersion(data)
+	return packer.Pack(ctx, wire.TaskSubject(ref), data)
 }
 
 // Unwrap implements coordinator.Envelope for results.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -97,7 +98,7 @@ func (s *Session) livePools(ctx context.Context) ([]string, error) {
 	}
 	set := map[string]bool{}
 	for _, w := range workers {
-		if w.Since < wire.DeadAfter && w.Protocol == wire.ProtocolVersion {
+		if w.Since < wire.DeadAfter && wire.Spoken().Meets(w.Versions()) {
 			for _, pool := range w.Pools {
 				set[pool] = true
 			}
@@ -431,10 +432,24 @@ func constant(n *config.Node, a *hcl.Attribute, each map[string]cty.Value) text 
 }
 
 // absentError says that no worker serves any of the pools that may be asked.
-type absentError struct{ pools []string }
+type absentError struct {
+	pools []string
+	// unsuited says why live workers of these pools are asked nothing; nil if there are none.
+	unsuited []string
+}
 
 func (e *absentError) Error() string {
+	if len(e.unsuited) > 0 {
+		return fmt.Sprintf("no live worker of this version serves %s: %s", named(e.pools), strings.Join(e.unsuited, "; "))
+	}
 	return fmt.Sprintf("no live worker serves %s", named(e.pools))
+}
+
+// note keeps the reason of an error of one of the pools.
+func (e *absentError) note(err error) {
+	if other := (*wire.UnsuitedError)(nil); errors.As(err, &other) {
+		e.unsuited = append(e.unsuited, other.Why)
+	}
 }
 
 func (e *absentError) Unwrap() error { return wire.ErrNoWorker }
@@ -449,4 +464,28 @@ func named(list []string) string {
 		return "the pool " + quoted[0]
 	}
 	return "one of the pools " + strings.Join(quoted, ", ")
+}
+
+// versionFor returns the version of the protocol for a pool, as its live workers speak it; 0 if there is none.
+func versionFor(pool string, workers []wire.Worker) int {
+	return wire.Spoken().Choose(func(yield func(wire.Versions, int) bool) {
+		for _, w := range workers {
+			if w.Since < wire.DeadAfter && !w.Draining && w.Pools[0] == pool && !yield(w.Versions(), w.Slots) {
+				return
+			}
+		}
+	})
+}
+
+// unsuited returns why the live workers of a pool are asked nothing; empty if there are none.
+func unsuited(pool string, workers []wire.Worker) string {
+	var why []string
+	for _, w := range workers {
+		if w.Since < wire.DeadAfter && w.Pools[0] == pool {
+			if text := w.Unsuited(wire.Spoken()); text != "" {
+				why = append(why, text)
+			}
+		}
+	}
+	return strings.Join(why, "; ")
 }

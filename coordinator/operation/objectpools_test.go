@@ -35,7 +35,7 @@ func (c *captured) questions() []string {
 
 func (c *captured) answer(ctx context.Context, pool string, data []byte) ([]byte, error) {
 	var packer wire.Packer
-	about := wire.CallSubject(pool)
+	about := wire.CallSubject(pool, wire.ProtocolVersion)
 	plain, err := packer.Unpack(ctx, about, data)
 	if err != nil {
 		return nil, err

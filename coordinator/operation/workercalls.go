@@ -81,11 +81,12 @@ func (s *Session) callWith(ctx, again context.Context, task *wire.Task,
 				"are of another version than this coordinator: %s. Install the same version on both sides.",
 				task.Address, err), nil)
 		case errors.As(err, &none) && time.Now().Before(deadline):
-			told.absent(none.pools)
+			told.absent(none)
 			pause, absent = absent, min(2*absent, lastPause)
 		case none != nil:
 			return nil, diag.Errors("No worker may answer", fmt.Sprintf("%s, and no other pool is asked about %s, "+
-				"because none of its objects is placed elsewhere. Start a worker: worker -nats URL -pool %s -slots 10. "+
+				"because none of its objects is placed elsewhere. Start a worker of this version: worker -nats URL -pool %s "+
+				"-slots 10. "+
 				"The argument schemas in %s names the pool that is asked about providers whose objects have no known "+
 				"place yet.", upper(none.Error()), task.Address, none.pools[0], placement.FileName), nil)
 		case errors.Is(err, wire.ErrNoWorker) && time.Now().Before(deadline):
@@ -123,38 +124,55 @@ func (s *Session) firstAsked(p addr.Provider, prior *state.State, by *string) fu
 		if err != nil {
 			return nil, err
 		}
+		absent := &absentError{pools: pools}
 		for _, pool := range pools {
-			if res, err := s.callPool(ctx, pool, task); !errors.Is(err, wire.ErrNoWorker) {
+			res, err := s.callPool(ctx, pool, task)
+			if !errors.Is(err, wire.ErrNoWorker) {
 				*by = pool
 				return res, err
 			}
+			absent.note(err)
 		}
-		return nil, &absentError{pools}
+		return nil, absent
 	}
 }
 
 // first calls one of the pools: the first that has workers.
 func (s *Session) first(pools []string) func(context.Context, *wire.Task) (*wire.Result, error) {
 	return func(ctx context.Context, task *wire.Task) (*wire.Result, error) {
+		absent := &absentError{pools: pools}
 		for _, pool := range pools {
-			if res, err := s.callPool(ctx, pool, task); !errors.Is(err, wire.ErrNoWorker) {
+			res, err := s.callPool(ctx, pool, task)
+			if !errors.Is(err, wire.ErrNoWorker) {
 				return res, err
 			}
+			absent.note(err)
 		}
-		return nil, &absentError{pools}
+		return nil, absent
 	}
 }
 
 func (s *Session) callPool(ctx context.Context, pool string, task *wire.Task) (*wire.Result, error) {
 	held := s.Hub.Budget.For(pool)
 	defer held.Release()
-	packer := wire.Packer{Run: task.Run, Blobs: s.Hub, Incoming: s.Hub.PoolBlobs(pool), Rand: rand.Reader, Held: held}
+	workers, err := s.Hub.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
 	sent := *task
-	var err error
+	if sent.Protocol = versionFor(pool, workers); sent.Protocol == 0 {
+		if why := unsuited(pool, workers); why != "" {
+			return nil, &wire.UnsuitedError{Pool: pool, Why: why}
+		}
+		sent.Protocol = wire.Spoken().Highest // for a worker that has just started
+	}
+	packer := wire.Packer{Run: task.Run, Blobs: s.Hub, Incoming: s.Hub.PoolBlobs(pool), Rand: rand.Reader, Held: held,
+		Version: sent.Protocol}
 	if sent.Environment, err = s.Environment.in(ctx, s, pool); err != nil {
 		return nil, err
 	}
-	data, err := packer.Pack(ctx, wire.CallSubject(pool), wire.EncodeTask(&sent))
+	about := wire.CallSubject(pool, sent.Protocol)
+	data, err := packer.Pack(ctx, about, wire.EncodeTask(&sent))
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +180,7 @@ func (s *Session) callPool(ctx context.Context, pool string, task *wire.Task) (*
 	if err != nil {
 		return nil, err
 	}
-	if answer, err = packer.Unpack(ctx, wire.CallSubject(pool), answer); err != nil {
+	if answer, err = packer.Unpack(ctx, about, answer); err != nil {
 		return nil, err
 	}
 	return wire.DecodeResult(answer)
@@ -181,7 +199,7 @@ type waiting struct {
 
 func (s *Session) waits(task *wire.Task) *waiting { return &waiting{s: s, task: task} }
 
-func (w *waiting) absent(pools []string) {
+func (w *waiting) absent(none *absentError) {
 	now := time.Now()
 	if w.since.IsZero() {
 		w.since = now
@@ -190,7 +208,8 @@ func (w *waiting) absent(pools []string) {
 		return
 	}
 	w.told = true
-	w.s.Observer.Waiting([]coordinator.Wait{{Pool: strings.Join(pools, ", "), Vertices: 1, Address: w.task.Address}})
+	w.s.Observer.Waiting([]coordinator.Wait{{Pool: strings.Join(none.pools, ", "), Vertices: 1,
+		Address: w.task.Address, Unsuited: none.unsuited}})
 }
 
 func (w *waiting) end() {

@@ -87,6 +87,9 @@ func WaitText(w coordinator.Wait) string {
 		who = fmt.Sprintf("%s and %d more", w.Address, w.Vertices-1)
 	}
 	text := fmt.Sprintf("%s: Waiting for %s", who, what)
+	for _, why := range w.Unsuited {
+		text += "\n  " + why
+	}
 	text += holders(w.Holders)
 	if len(w.InDoubt) == 0 {
 		return text

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/internal/trace"
@@ -103,7 +104,7 @@ func (c *Conn) Call(ctx context.Context, pool string, data []byte) ([]byte, erro
 	if err := c.calls.start(); err != nil {
 		return nil, fmt.Errorf("calling pool %s: %w", pool, err)
 	}
-	subject := wire.CallSubject(pool)
+	subject := wire.CallSubjectOf(pool, data)
 	for wait := busyFirst; ; wait = min(2*wait, busyMost) {
 		answer, err := c.callOnce(ctx, subject, data)
 		if !errors.Is(err, errBusy) {
@@ -174,7 +175,7 @@ func (c *Conn) callOnce(ctx context.Context, subject string, data []byte) ([]byt
 // worker: no call waits here while another worker is free.
 func (c *Conn) Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context,
 	data []byte) []byte) error {
-	sub, err := c.nc.QueueSubscribeSync(wire.CallSubject(pool), callQueue)
+	subs, err := c.subscribeCalls(pool)
 	if err != nil {
 		return fmt.Errorf("serving calls of pool %s: %w", pool, problem(err))
 	}
@@ -184,8 +185,14 @@ func (c *Conn) Serve(ctx context.Context, pool string, slots int, handle func(ct
 	s := &serving{c: c, slots: slots, handle: handle, next: make(chan *nats.Msg), running: map[*nats.Msg]bool{}}
 	ticks, stop := context.WithCancel(c.ctx)
 	s.aside.Go(func() { s.sendKeepalives(ticks) })
-	err = s.takeAll(ctx, sub)
-	err = errors.Join(err, s.refuseRest(sub))
+	group, taking := errgroup.WithContext(ctx)
+	for _, sub := range subs {
+		group.Go(func() error {
+			err := s.takeAll(taking, sub)
+			return errors.Join(err, s.refuseRest(sub))
+		})
+	}
+	err = group.Wait()
 	close(s.next)
 	s.calls.Wait()
 	stop()
@@ -194,6 +201,23 @@ func (c *Conn) Serve(ctx context.Context, pool string, slots int, handle func(ct
 		return fmt.Errorf("serving calls of pool %s: %w", pool, err)
 	}
 	return nil
+}
+
+// subscribeCalls subscribes to the calls of each version that this program speaks, and to no others: so a worker of
+// another version is given none.
+func (c *Conn) subscribeCalls(pool string) ([]*nats.Subscription, error) {
+	var subs []*nats.Subscription
+	for version := wire.Spoken().Lowest; version <= wire.Spoken().Highest; version++ {
+		sub, err := c.nc.QueueSubscribeSync(wire.CallSubject(pool, version), callQueue)
+		if err != nil {
+			for _, s := range subs {
+				err = errors.Join(err, s.Unsubscribe())
+			}
+			return nil, err
+		}
+		subs = append(subs, sub)
+	}
+	return subs, nil
 }
 
 // serving is one run of Serve.

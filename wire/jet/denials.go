@@ -141,7 +141,7 @@ func probeSubjects(pools []string) (publish, subscribe []string) {
 			api+"CONSUMER.INFO."+consumer, api+"CONSUMER.MSG.NEXT."+consumer, "$JS.ACK."+consumer+".0.0.0.0.0",
 			"claim."+p+".probe.probe", "result."+p+".probe.probe.probe",
 			api+"STREAM.INFO.OBJ_"+b, api+"STREAM.MSG.GET.OBJ_"+b, api+"STREAM.PURGE.OBJ_"+b, "$O."+b+".C.probe")
-		subscribe = append(subscribe, wire.CallSubject(pool), "ctl.pool."+p+".>")
+		subscribe = append(subscribe, wire.CallSubject(pool, wire.Spoken().Highest), "ctl.pool."+p+".>")
 	}
 	return publish, subscribe
 }

@@ -29,7 +29,7 @@ func workerPermissions() *server.Permissions {
 			"$JS.API.STREAM.PURGE.OBJ_BLOB_eu",
 			"$O.BLOB_eu.>",
 		}},
-		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX_eu.>", "call.eu workers", "ctl.all.>",
+		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX_eu.>", "call.eu.* workers", "ctl.all.>",
 			"ctl.pool.eu.>"}},
 		Response: &server.ResponsePermission{MaxMsgs: 1000, Expires: time.Hour},
 	}
@@ -168,7 +168,7 @@ func TestAWorkerFindsOutWhatItIsNotPermitted(t *testing.T) {
 	}
 	missing := must(worker.Probe(t.Context(), []string{"eu", "us"}))(t)
 	for _, want := range []string{"publish $JS.API.CONSUMER.MSG.NEXT.TASKS.pool-us", "publish claim.us.probe.probe",
-		"subscribe call.us", "subscribe ctl.pool.us.>"} {
+		"subscribe " + wire.CallSubject("us", wire.ProtocolVersion), "subscribe ctl.pool.us.>"} {
 		if !slices.Contains(missing, want) {
 			t.Errorf("%q is not among %v", want, missing)
 		}

@@ -27,7 +27,7 @@ type serving struct {
 
 // Call implements wire.Caller. The workers of a pool take turns.
 func (c *Conn) Call(ctx context.Context, pool string, data []byte) ([]byte, error) {
-	subject := wire.CallSubject(pool)
+	subject := wire.CallSubjectOf(pool, data)
 	f := c.fault("Call", subject)
 	if f.Before != nil {
 		return nil, f.Before
@@ -111,7 +111,7 @@ func (w *serving) begin(data []byte, under trace.Context, answer chan<- []byte) 
 	request := bytes.Clone(data)
 	w.calls.Go(func() {
 		got := append([]byte{}, w.handle(trace.Under(w.ctx, under), request)...)
-		f := w.c.fault("Answer", wire.CallSubject(w.pool))
+		f := w.c.fault("Answer", wire.CallSubjectOf(w.pool, data))
 		s := w.c.s
 		s.mu.Lock()
 		defer s.mu.Unlock()

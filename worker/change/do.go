@@ -13,7 +13,7 @@ import (
 // Do executes the provider operation of a task and returns its outcome: the operation's field, the diagnostics and
 // Doubt are set; the fields about the attempt are not. It panics if the task has no provider operation.
 func Do(ctx context.Context, h Host, t *wire.Task) *wire.Result {
-	out := &wire.Result{Protocol: wire.ProtocolVersion}
+	out := &wire.Result{}
 	var diags diag.List
 	switch {
 	case t.Schema != nil:
