@@ -31,6 +31,8 @@ type Worker struct {
 	Name, Pool, Host, Version, Platform string
 	Slots, Running                      int
 	Draining                            bool
+	Protocol                            string        // the versions of the protocol that it speaks
+	Unsuited                            string        // why the service gives it nothing, and what to do; or empty
 	Trouble                             string        // why it takes no tasks; empty while it does
 	Quiet                               time.Duration // the time since its last heartbeat
 	Silent                              bool          // it counts as dead: it was killed, or cannot be reached

@@ -11,7 +11,8 @@ import (
 // A tab or a line break in a cell made further cells and rows.
 func TestACellOfATableIsOneCell(t *testing.T) {
 	var b strings.Builder
-	w := wire.Worker{Heartbeat: wire.Heartbeat{Worker: "w", Pools: []string{"eu"}, Host: "h\nw2  us\tready"}}
+	w := wire.Worker{Heartbeat: wire.Heartbeat{Protocol: wire.ProtocolVersion, Worker: "w", Pools: []string{"eu"},
+		Host: "h\nw2  us\tready"}}
 	if err := view.WorkersText(&b, []wire.Worker{w}); err != nil {
 		t.Fatal(err)
 	}

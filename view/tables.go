@@ -236,10 +236,17 @@ func WorkersText(w io.Writer, workers []wire.Worker) error {
 			workers = slices.Delete(workers, i, i+1)
 		}
 	}
-	rows := [][]string{{"WORKER", "POOLS", "BUSY", "STATUS", "SEEN", "VERSION", "PLATFORM", "HOST"}}
+	rows := [][]string{{"WORKER", "POOLS", "BUSY", "STATUS", "SEEN", "VERSION", "PROTOCOL", "PLATFORM", "HOST"}}
+	var unsuited []string
 	for _, x := range workers {
 		status := "ready"
+		why := x.Unsuited(wire.Spoken())
+		if why != "" {
+			unsuited = append(unsuited, why)
+		}
 		switch {
+		case why != "":
+			status = "is given nothing"
 		case x.Leaving:
 			status = "leaving"
 		case x.Draining:
@@ -249,10 +256,15 @@ func WorkersText(w io.Writer, workers []wire.Worker) error {
 		}
 		rows = append(rows, []string{
 			x.Worker, strings.Join(x.Pools, ","), fmt.Sprintf("%d/%d", x.Running, x.Slots), status,
-			x.Since.Round(100*time.Millisecond).String() + " ago", x.Version, x.Platform, x.Host,
+			x.Since.Round(100*time.Millisecond).String() + " ago", x.Version,
+			x.Versions().String(), x.Platform, x.Host,
 		})
 	}
-	return table(w, rows)
+	if err := table(w, rows); err != nil || len(unsuited) == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nNothing is given to:\n  %s\n", strings.Join(unsuited, "\n  "))
+	return err
 }
 
 // LimitsText lists limits, each with the holders of its permits and those waiting for one.

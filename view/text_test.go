@@ -288,8 +288,11 @@ func TestTablesListRunsWorkersAndLimits(t *testing.T) {
 	}
 	workers := []wire.Worker{
 		{Heartbeat: wire.Heartbeat{Worker: "w2", Pools: []string{"eu", "us"}, Slots: 4, Draining: true,
-			Version: "0.1.0", Platform: "linux_amd64", Host: "h"}, Since: 1234 * time.Millisecond},
+			Version: "0.1.0", Platform: "linux_amd64", Host: "h", Protocol: wire.ProtocolVersion},
+			Since: 1234 * time.Millisecond},
 		{Heartbeat: wire.Heartbeat{Worker: "w1", Pools: []string{"default"}, Slots: 10, Running: 3, Version: "0.1.0",
+			Platform: "linux_amd64", Protocol: 9, Lowest: wire.ProtocolVersion}},
+		{Heartbeat: wire.Heartbeat{Worker: "w3", Pools: []string{"eu"}, Slots: 1, Version: "0.0.9", Protocol: 3,
 			Platform: "linux_amd64"}},
 	}
 	limits := []wire.LimitStatus{
@@ -307,9 +310,14 @@ func TestTablesListRunsWorkersAndLimits(t *testing.T) {
 	want := `RUN  WORKSPACE  COMMAND  STATUS   STARTED              TOOK         BY
 02   default    apply    running  2026-01-02 11:59:00  1m0s so far  me
 01   default    destroy  done     2026-01-02 11:00:00  3s
-WORKER  POOLS    BUSY  STATUS    SEEN      VERSION  PLATFORM     HOST
-w1      default  3/10  ready     0s ago    0.1.0    linux_amd64
-w2      eu,us    0/4   draining  1.2s ago  0.1.0    linux_amd64  h
+WORKER  POOLS    BUSY  STATUS            SEEN      VERSION  PROTOCOL  PLATFORM     HOST
+w1      default  3/10  ready             0s ago    0.1.0    6 to 9    linux_amd64
+w2      eu,us    0/4   draining          1.2s ago  0.1.0    6         linux_amd64  h
+w3      eu       0/1   is given nothing  0s ago    0.0.9    3         linux_amd64
+
+Nothing is given to:
+  worker w3 is Millipede 0.0.9 and speaks version 3 of the protocol, this program version 6: ` +
+		`replace this worker by one of the version of this program
 LIMIT        SLOTS  HELD  WAITING
 db           1      0     0
 parallelism  10     1     1

@@ -5,7 +5,6 @@
 package store
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,16 +17,16 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/millipede-iac/millipede/internal/wholefile"
+	"github.com/millipede-iac/millipede/state/features"
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
-// Format is the version of the file's format. A file with a newer format is refused.
-const Format = 1
-
 var (
-	metaBucket = []byte("meta") // "format", "check", "sequence", "restored"
-	formatKey  = []byte("format")
-	checkKey   = []byte("check")
+	metaBucket = []byte("meta") // "format", "features", "check", "sequence", "restored"
+	// formatKey has the level of the file, as the programs before levels read it: they refuse one above 1.
+	formatKey   = []byte("format")
+	featuresKey = []byte("features")
+	checkKey    = []byte("check")
 	// restoredKey exists between a restore and SettledRestore.
 	restoredKey = []byte("restored")
 	// checkValue is encrypted when the file is created, so that Open detects a wrong key.
@@ -44,8 +43,9 @@ var (
 	ErrKey = errors.New("the data of the service was encrypted with another key")
 	// ErrHeld means that another process has the data open.
 	ErrHeld = errors.New("another process has the data of the service open")
-	// ErrNewer means that the data was written by a newer version.
-	ErrNewer = errors.New("the data of the service was written by a newer version")
+	// ErrNewer means that the data has features of a newer version; ErrOlder, that its level of features is too low for
+	// this one.
+	ErrNewer, ErrOlder = features.ErrNewer, features.ErrOlder
 )
 
 // Store keeps the records of a service. Safe for concurrent use.
@@ -60,10 +60,12 @@ type Store struct {
 	refused atomic.Int64 // writes that failed because the disk was full
 	cache   recordCache
 	files   wholefile.Syncer
+	opts    Options
 
-	mu     sync.Mutex // guards pins and doomed
-	pins   int        // backups in progress
-	doomed []string   // files to be removed when no backup is in progress
+	mu     sync.Mutex // guards the fields below
+	about  features.Record
+	pins   int      // backups in progress
+	doomed []string // files to be removed when no backup is in progress
 }
 
 // OnUnsure sets a function that is called whenever a commit of records has failed: the change may be visible
@@ -79,7 +81,21 @@ func (s *Store) Around(fn func(kind, name string, change func() error) error) { 
 
 // Open opens the records in a directory, and creates them if necessary. Only one process can have them open;
 // for another one the error is ErrHeld. The caller closes the store.
-func Open(dir string, key *seal.Key) (*Store, error) {
+func Open(dir string, key *seal.Key) (*Store, error) { return OpenOptions(dir, key, Options{}) }
+
+// Options are the settings of a store. Zero fields mean defaults.
+type Options struct {
+	// Program is the version of Millipede that opens the store; empty leaves it unrecorded.
+	Program string
+	// Levels are the levels of features that the program can work with; default features.Own().
+	Levels features.Levels
+}
+
+// OpenOptions is Open with options.
+func OpenOptions(dir string, key *seal.Key, o Options) (*Store, error) {
+	if o.Levels == (features.Levels{}) {
+		o.Levels = features.Own()
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -89,7 +105,7 @@ func Open(dir string, key *seal.Key) (*Store, error) {
 		return nil, err
 	}
 	db.MaxBatchDelay = time.Millisecond // concurrent writers share a sync
-	s := &Store{db: db, key: key, dir: dir,
+	s := &Store{db: db, key: key, dir: dir, opts: o,
 		around: func(_, _ string, change func() error) error { return change() }, unsure: func() {}}
 	if err := s.prepare(); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", path, err), db.Close())
@@ -97,7 +113,7 @@ func Open(dir string, key *seal.Key) (*Store, error) {
 	return s, nil
 }
 
-// prepare creates the layout of a new file, and checks the format of an existing one.
+// prepare creates the layout of a new file, and checks the level of an existing one.
 func (s *Store) prepare() error {
 	return s.db.Update(func(tx *bbolt.Tx) error {
 		meta := tx.Bucket(metaBucket)
@@ -106,17 +122,21 @@ func (s *Store) prepare() error {
 			if err != nil {
 				return err
 			}
-			if err := meta.Put(formatKey, binary.BigEndian.AppendUint32(nil, Format)); err != nil {
+			s.about = features.Record{Level: s.opts.Levels.Newest, By: s.opts.Program, Opened: s.opts.Program}
+			return errors.Join(putFeatures(meta, s.about), meta.Put(checkKey, s.key.Seal(checkKey, checkValue)))
+		}
+		var err error
+		if s.about, err = readFeatures(meta); err != nil {
+			return err
+		}
+		if err := s.about.Check(s.opts.Levels); err != nil {
+			return err
+		}
+		if s.opts.Program != "" && s.about.Opened != s.opts.Program {
+			s.about.Opened = s.opts.Program
+			if err := putFeatures(meta, s.about); err != nil {
 				return err
 			}
-			return meta.Put(checkKey, s.key.Seal(checkKey, checkValue))
-		}
-		format := meta.Get(formatKey)
-		if len(format) != 4 {
-			return errors.New("the file has no valid format version")
-		}
-		if f := binary.BigEndian.Uint32(format); f > Format {
-			return fmt.Errorf("%w: it has format %d, and this version knows %d", ErrNewer, f, Format)
 		}
 		if v, err := s.key.Open(checkKey, meta.Get(checkKey)); err != nil || string(v) != string(checkValue) {
 			return ErrKey

@@ -6,6 +6,7 @@
 package bolt
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,18 +21,19 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/millipede-iac/millipede/internal/wholefile"
+	"github.com/millipede-iac/millipede/state/features"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
 // Format is the newest version of the file's layout that this code supports. It reads older ones and rejects newer
-// ones.
-const Format = 3
+// ones. From level 2 on, a level (package features) has a format of its own, so that programs before it reject the file.
+const Format = sharedFormat + features.Newest - 1
 
 // The top-level buckets of the file.
 var (
-	metaBucket       = []byte("meta")       // "format", "seal"
+	metaBucket       = []byte("meta")       // "format", "seal", "features"
 	namesBucket      = []byte("names")      // number -> static resource address
 	depsBucket       = []byte("deps")       // content hash -> dependencies as numbers of names
 	workspacesBucket = []byte("workspaces") // name -> bucket, see workspace.go
@@ -45,8 +47,9 @@ var (
 var (
 	// ErrDamaged means that the file is corrupt.
 	ErrDamaged = errors.New("the state store is damaged")
-	// ErrNewer means that a newer version of Millipede has written the file.
-	ErrNewer = errors.New("the state store was written by a newer version of Millipede")
+	// ErrNewer means that the file has features of a newer version of Millipede; ErrOlder, that its level of features is
+	// too low for this one.
+	ErrNewer, ErrOlder = features.ErrNewer, features.ErrOlder
 )
 
 // Options are the settings of a store. Zero fields mean defaults.
@@ -68,6 +71,13 @@ type Options struct {
 	Unannounced bool
 	// Workspace is a workspace that a new file has in addition to the default one; empty for none.
 	Workspace string
+	// Program is the version of Millipede that opens the file; empty leaves it unrecorded.
+	Program string
+	// Level is the level of features to which the file is raised when it is opened. 0 leaves that of an existing file,
+	// and gives a new one the newest.
+	Level int
+	// Levels are those that the program can work with; default features.Own().
+	Levels features.Levels
 }
 
 // Store is a journal.Store over one file. Safe for concurrent use.
@@ -75,6 +85,7 @@ type Store struct {
 	path    string
 	opts    Options
 	created bool // this opening has created the file
+	about   features.Record
 
 	commits groupCommit
 	names   names // used only by the writer
@@ -116,6 +127,9 @@ func OpenOptions(path string, info journal.LockInfo, timeout time.Duration, o Op
 	if o.NewID == nil {
 		o.NewID = uuid.NewString
 	}
+	if o.Levels == (features.Levels{}) {
+		o.Levels = features.Own()
+	}
 	db, err := openWithTimeout(path, timeout, o.NoSync)
 	if errors.Is(err, berrors.ErrTimeout) {
 		return nil, &journal.Held{Holder: readHolder(path)}
@@ -137,25 +151,23 @@ func OpenOptions(path string, info journal.LockInfo, timeout time.Duration, o Op
 
 // prepare checks the format of the file, or writes it to a new one, and records the holder.
 func (s *Store) prepare(info journal.LockInfo) error {
-	format := 0
-	err := s.view(func(tx *bbolt.Tx) error {
-		if meta := tx.Bucket(metaBucket); meta != nil {
-			if err := json.Unmarshal(meta.Get(formatKey), &format); err != nil || format < 1 {
-				return damaged(s.path, "the version of its format cannot be read")
-			}
+	existing := false
+	err := s.view(func(tx *bbolt.Tx) (err error) {
+		if existing = tx.Bucket(metaBucket) != nil; existing {
+			s.about, err = readFeatures(tx, s.path)
 		}
-		return nil
-	})
-	switch {
-	case err != nil:
 		return err
-	case format > Format:
-		return fmt.Errorf("opening %s: %w: it has format %d, this version knows formats up to %d. "+
-			"Use the version that wrote it, or a newer one", s.path, ErrNewer, format, Format)
-	case format == 0:
-		if err := s.create(); err != nil {
-			return err
-		}
+	})
+	if err != nil {
+		return err
+	}
+	if !existing {
+		err = s.create()
+	} else if err = s.about.Check(s.opts.Levels); err == nil {
+		err = s.noteFeatures()
+	}
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", s.path, err)
 	}
 	if err := s.view(s.readRequests); err != nil {
 		return err
@@ -175,8 +187,13 @@ func (s *Store) create() (err error) {
 			return err
 		}
 	}
+	level := cmp.Or(s.opts.Level, s.opts.Levels.Newest)
+	s.about = features.Record{Level: level, By: s.opts.Program, Opened: s.opts.Program}
+	if err := s.about.Check(s.opts.Levels); err != nil {
+		return err
+	}
 	err = s.update(func(tx *bbolt.Tx) error {
-		if err := layOut(tx); err != nil {
+		if err := layOut(tx, s.about); err != nil {
 			return err
 		}
 		if name := s.opts.Workspace; name != "" && name != journal.DefaultWorkspace {
@@ -197,7 +214,7 @@ func (s *Store) create() (err error) {
 }
 
 // layOut creates the buckets of a new file.
-func layOut(tx *bbolt.Tx) error {
+func layOut(tx *bbolt.Tx, about features.Record) error {
 	for _, name := range [][]byte{metaBucket, namesBucket, depsBucket, workspacesBucket, runsBucket, valuesBucket} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
@@ -206,7 +223,7 @@ func layOut(tx *bbolt.Tx) error {
 	if err := makeWorkspace(tx, journal.DefaultWorkspace); err != nil {
 		return err
 	}
-	return putFormat(tx, plainFormat)
+	return errors.Join(putFeatures(tx, about), putFormat(tx, plainFormat))
 }
 
 // Close waits for commits in progress, and lets other processes open the file.

@@ -374,7 +374,15 @@ func fixFormat(tx *bbolt.Tx) error {
 	return errors.Join(err, putFormat(tx, format))
 }
 
+// putFormat records a format, or that of the store's level if that is higher.
 func putFormat(tx *bbolt.Tx, format int) error {
+	about, recorded, err := storedFeatures(tx)
+	if err != nil {
+		return err
+	}
+	if recorded && about.Level > 1 {
+		format = max(format, sharedFormat+about.Level-1)
+	}
 	data, err := json.Marshal(format)
 	if err != nil {
 		return err

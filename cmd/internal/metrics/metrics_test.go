@@ -43,8 +43,9 @@ func (n nats) Limits(context.Context) ([]wire.LimitStatus, error) {
 }
 
 func (n nats) Workers(context.Context) ([]wire.Worker, error) {
-	return []wire.Worker{{Heartbeat: wire.Heartbeat{Pools: []string{"eu"}, Slots: 16, Running: 5}},
-		{Heartbeat: wire.Heartbeat{Pools: []string{"eu"}, Slots: 16, Running: 1}, Since: 3 * time.Second},
+	return []wire.Worker{{Heartbeat: wire.Heartbeat{Protocol: wire.ProtocolVersion, Pools: []string{"eu"},
+		Slots: 16, Running: 5}},
+		{Heartbeat: wire.Heartbeat{Protocol: 5, Pools: []string{"eu"}, Slots: 16, Running: 1}, Since: 3 * time.Second},
 		{Heartbeat: wire.Heartbeat{Pools: []string{"eu"}, Slots: 16, Running: 2}, Since: 5 * time.Second},
 		{Heartbeat: wire.Heartbeat{Pools: []string{"us"}, Slots: 8, Running: 8}, Since: time.Hour}}, n.err
 }
@@ -156,9 +157,11 @@ func TestWorkersThatWereKilledAreNotCounted(t *testing.T) {
 			return !strings.HasPrefix(line, "millipede_workers") && !strings.HasPrefix(line, "millipede_pool")
 		})
 	}
+	version := fmt.Sprint(wire.ProtocolVersion)
 	want := []string{"millipede_pool_slots_used{pool=eu} 6", "millipede_pool_slots_used{pool=us} 0",
 		"millipede_pool_slots{pool=eu} 32", "millipede_pool_slots{pool=us} 0",
-		"millipede_workers{pool=eu} 2", "millipede_workers{pool=us} 0"}
+		"millipede_workers_protocol{pool=eu,version=5} 1", "millipede_workers_protocol{pool=eu,version=" + version + "} 1",
+		"millipede_workers_unsuited{pool=eu} 1", "millipede_workers{pool=eu} 2", "millipede_workers{pool=us} 0"}
 	if got := counts(time.Minute); !slices.Equal(got, want) {
 		t.Errorf("it counts %q", got)
 	}

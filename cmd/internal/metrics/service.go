@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -75,9 +76,13 @@ func (s *Set) Transport(t Transport) {
 	workers := desc("workers", "Live workers of a pool.", "pool")
 	slots := desc("pool_slots", "Slots of the live workers of a pool.", "pool")
 	used := desc("pool_slots_used", "Slots of the live workers of a pool that are in use.", "pool")
+	spoken := desc("workers_protocol", "Live workers of a pool, by the highest version of the protocol that they speak.",
+		"pool", "version")
+	unsuited := desc("workers_unsuited", "Live workers of a pool that are given nothing, because they speak no version of "+
+		"the protocol that this program speaks.", "pool")
 	up := desc("nats_up", "Is 1 when NATS has answered this scrape.")
-	s.registry.MustRegister(&scraped{all: []*prometheus.Desc{held, waiting, size, workers, slots, used, up}, ask: func(
-		gauge func(*prometheus.Desc, float64, ...string)) {
+	s.registry.MustRegister(&scraped{all: []*prometheus.Desc{held, waiting, size, workers, slots, used, spoken,
+		unsuited, up}, ask: func(gauge func(*prometheus.Desc, float64, ...string)) {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		limits, err := t.Limits(ctx)
@@ -102,6 +107,7 @@ func (s *Set) Transport(t Transport) {
 		}
 		connected := t.Connected()
 		byPool := map[string]sums{} // its workers, slots, and those in use
+		byVersion, strangers := map[[2]string]float64{}, map[string]float64{}
 		for _, w := range live {
 			for _, p := range w.Pools {
 				name := s.pools.value(p)
@@ -110,6 +116,12 @@ func (s *Set) Transport(t Transport) {
 					byPool[name] = n // with 0, if it is the only one
 					continue
 				}
+				byVersion[[2]string{name, strconv.Itoa(w.Versions().Highest)}]++
+				if w.Unsuited(wire.Spoken()) != "" {
+					strangers[name]++
+				} else {
+					strangers[name] += 0
+				}
 				byPool[name] = sums{n.held + 1, n.waiting + float64(w.Slots), n.size + float64(w.Running)}
 			}
 		}
@@ -117,6 +129,12 @@ func (s *Set) Transport(t Transport) {
 			gauge(workers, n.held, name)
 			gauge(slots, n.waiting, name)
 			gauge(used, n.size, name)
+		}
+		for of, n := range byVersion {
+			gauge(spoken, n, of[0], of[1])
+		}
+		for name, n := range strangers {
+			gauge(unsuited, n, name)
 		}
 	}})
 }
