@@ -245,7 +245,9 @@ func (x *executor) call(a loop.Call) {
 		data, err = packer.Pack(x.ctx, about, wire.EncodeTask(task))
 	}
 	if err == nil {
-		answer, err = x.Hub.Dispatch(ctx, a.Pool, data)
+		answer, err = wire.Timed(ctx, task, func(ctx context.Context) ([]byte, error) {
+			return x.Hub.Dispatch(ctx, a.Pool, data)
+		})
 	}
 	if err == nil {
 		answer, err = packer.Unpack(x.ctx, about, answer)

@@ -1,6 +1,9 @@
 package wire
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -61,6 +64,35 @@ func (t *Task) Operation() string {
 		return "provision"
 	}
 	return ""
+}
+
+const (
+	// QuestionLimit is how long a question about a provider may take that asks nothing of the world: its schemas,
+	// a validation, a function. The time includes that for which all workers are busy.
+	QuestionLimit = time.Hour
+	// OperationLimit is how long any other call may take. Providers have time limits of their own, which are shorter.
+	OperationLimit = 24 * time.Hour
+)
+
+// TimeLimit returns how long a coordinator waits for the answer to the task on the fast lane.
+func (t *Task) TimeLimit() time.Duration {
+	if t.Schema != nil || t.Validate != nil || t.Function != nil {
+		return QuestionLimit
+	}
+	return OperationLimit
+}
+
+// Timed makes a call and ends it at the time limit of the task, with ErrOverdue. Otherwise a worker that gives signs of
+// life, and no answer, would make its caller wait for ever.
+func Timed(ctx context.Context, t *Task, call func(context.Context) ([]byte, error)) ([]byte, error) {
+	limit := t.TimeLimit()
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, ErrOverdue)
+	defer cancel()
+	answer, err := call(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), ErrOverdue) {
+		return nil, fmt.Errorf("%w: its workers gave signs of life, or were busy, for %s", ErrOverdue, limit)
+	}
+	return answer, err
 }
 
 // Provider says which plugin executes a task, with which configuration.

@@ -23,6 +23,9 @@ var (
 	ErrNoWorker = errors.New("no live worker serves the pool")
 	// ErrLostCall means that a call on the fast lane was sent and got no answer; it may be repeated.
 	ErrLostCall = errors.New("the call was lost")
+	// ErrOverdue means that a call on the fast lane was given up: the workers gave signs of life, or said that they were
+	// busy, for longer than the operation may take.
+	ErrOverdue = errors.New("no answer came in time")
 	// ErrNotFound means that a blob, a claim or a key does not exist.
 	ErrNotFound = errors.New("not found")
 	// ErrDisconnected means that the transport cannot be reached at the moment; nothing was sent.

@@ -26,6 +26,7 @@ func TestACallPassesOverWorkersOfAnotherVersion(t *testing.T) {
 		{"lost once", []error{wire.ErrLostCall, nil}, "", time.Second},
 		{"always lost", []error{wire.ErrLostCall}, "No worker has answered", time.Minute},
 		{"no worker", []error{wire.ErrNoWorker}, "Failed to reach a worker", time.Minute},
+		{"signs of life alone", []error{wire.ErrOverdue}, "No worker has answered", 0},
 		{"refused", []error{errors.New("not permitted")}, "Failed to reach a worker", 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -71,6 +71,9 @@ func (s *Session) callWith(ctx, again context.Context, task *wire.Task,
 			return nil, diag.Errors("No worker has answered",
 				fmt.Sprintf("No worker answered about %s, in %d attempts: the worker, or the provider's plugin with it, may "+
 					"end whenever it is asked. The log of the worker has details.", task.Address, losses+1), nil)
+		case errors.Is(err, wire.ErrOverdue):
+			return nil, diag.Errors("No worker has answered", fmt.Sprintf("The workers that were asked about %s do not "+
+				"answer: %s. The log of the workers has details.", task.Address, err), nil)
 		case loop.Outage(err) && time.Since(began) < loop.OutageTimeout: // servers that elect a leader, for instance
 			pause, absent = absent, min(2*absent, lastPause)
 		case errors.As(err, &other) && passed < maxPassedOver:
@@ -176,7 +179,7 @@ func (s *Session) callPool(ctx context.Context, pool string, task *wire.Task) (*
 	if err != nil {
 		return nil, err
 	}
-	answer, err := s.Hub.Call(ctx, pool, data)
+	answer, err := wire.Timed(ctx, task, func(ctx context.Context) ([]byte, error) { return s.Hub.Call(ctx, pool, data) })
 	if err != nil {
 		return nil, err
 	}
