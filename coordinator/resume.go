@@ -192,9 +192,9 @@ const marksBucket = "highwater"
 // olderMark is the mark of a run that a version of Millipede with another protocol has begun.
 var olderMark = new(wire.HighWater)
 
-// markForm is the form of the marks that this version stores. Before form 1 a mark was about one stream with the
-// results of all pools, which is no more: nothing can be compared with it.
-const markForm = 1
+// markForm is the form of the marks that this version stores. A mark of an earlier form is about streams with the tasks
+// or the results of all pools, which are no more: nothing can be compared with it.
+const markForm = 2
 
 // registersSince is the version of the protocol since which registers are in the streams in which this program looks
 // for them. It is stored with a mark, so that the version before can continue a run, too.

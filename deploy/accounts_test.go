@@ -259,7 +259,7 @@ func TestAWorkerOfAPoolReachesNothingOfAnother(t *testing.T) {
 	denied("storing a key", worker.PutKey(ctx, "eu", "run-1", "W", nil))
 	missing, err := worker.Probe(ctx, []string{"us"})
 	g.no(err)
-	if !slices.Contains(missing, "publish $JS.API.CONSUMER.MSG.NEXT.TASKS.pool-us") ||
+	if !slices.Contains(missing, "publish $JS.API.CONSUMER.MSG.NEXT.TASKS-us.pool-us") ||
 		!slices.Contains(missing, "subscribe "+wire.CallSubject("us", wire.ProtocolVersion)) {
 		t.Errorf("what it misses for the other pool is %v", missing)
 	}
@@ -274,24 +274,28 @@ func TestAWorkerOfAPoolReachesNothingOfAnother(t *testing.T) {
 		}
 	}
 	for subject, request := range map[string]string{
-		"$JS.API.STREAM.MSG.GET.TASKS":               `{"last_by_subj":"task.us.>"}`,
-		"$JS.API.DIRECT.GET.TASKS":                   `{"last_by_subj":"task.us.>"}`,
-		"$JS.API.CONSUMER.MSG.NEXT.TASKS.pool-us":    `1`,
-		"$JS.API.CONSUMER.CREATE.TASKS.mine":         `{"stream_name":"TASKS","config":{"ack_policy":"explicit","filter_subject":"task.us.>"}}`,
-		"$JS.API.CONSUMER.CREATE.OBJ_BLOB.mine":      `{"stream_name":"OBJ_BLOB","config":{"deliver_subject":"task.us.a.b.c"}}`,
-		"$JS.API.CONSUMER.DURABLE.CREATE.TASKS.mine": `{}`,
-		"$JS.API.STREAM.DELETE.TASKS":                ``,
-		"$JS.API.STREAM.PURGE.TASKS":                 ``,
-		"$JS.API.STREAM.PURGE.OBJ_BLOB":              ``,
-		"$JS.API.STREAM.CREATE.MINE":                 `{"name":"MINE","subjects":["mine"],"sources":[{"name":"TASKS"}]}`,
-		"$JS.API.STREAM.UPDATE.TASKS":                `{"name":"TASKS","subjects":["task.>"],"republish":{"src":">","dest":"ev.x"}}`,
-		"$O.BLOB.C.mine":                             `a package of my own`,
-		"$O.BLOB_us.C.mine":                          `a result of my own`,
-		wire.CallSubject("us", wire.ProtocolVersion): `a call`,
-		"task.eu.alice.run-1.a2":                     `a task`,
-		"key.run-1.W":                                `a key`,
-		"admit.default.alice.r":                      `a request`,
-		"ctl.all.cancel":                             ``,
+		"$JS.API.STREAM.MSG.GET.TASKS-us":               `{"last_by_subj":"task.us.>"}`,
+		"$JS.API.DIRECT.GET.TASKS-us":                   `{"last_by_subj":"task.us.>"}`,
+		"$JS.API.CONSUMER.MSG.NEXT.TASKS-us.pool-us":    `1`,
+		"$JS.API.CONSUMER.CREATE.TASKS-us.mine":         `{"stream_name":"TASKS-us","config":{"ack_policy":"explicit","filter_subject":"task.us.>"}}`,
+		"$JS.API.CONSUMER.CREATE.OBJ_BLOB.mine":         `{"stream_name":"OBJ_BLOB","config":{"deliver_subject":"task.us.a.b.c"}}`,
+		"$JS.API.CONSUMER.DURABLE.CREATE.TASKS-us.mine": `{}`,
+		"$JS.API.CONSUMER.INFO.TASKS-us.pool-us":        ``,
+		"$JS.ACK.TASKS-us.pool-us.1.1.1.1.0":            `+ACK`,
+		"$JS.API.CONSUMER.CREATE.TASKS-eu.mine":         `{"stream_name":"TASKS-eu","config":{"ack_policy":"explicit"}}`,
+		"$JS.API.STREAM.MSG.GET.TASKS-eu":               `{"seq":1}`,
+		"$JS.API.STREAM.DELETE.TASKS-us":                ``,
+		"$JS.API.STREAM.PURGE.TASKS-us":                 ``,
+		"$JS.API.STREAM.PURGE.OBJ_BLOB":                 ``,
+		"$JS.API.STREAM.CREATE.MINE":                    `{"name":"MINE","subjects":["mine"],"sources":[{"name":"TASKS-us"}]}`,
+		"$JS.API.STREAM.UPDATE.TASKS-us":                `{"name":"TASKS-us","subjects":["task.us.>"],"republish":{"src":">","dest":"ev.x"}}`,
+		"$O.BLOB.C.mine":                                `a package of my own`,
+		"$O.BLOB_us.C.mine":                             `a result of my own`,
+		wire.CallSubject("us", wire.ProtocolVersion):    `a call`,
+		"task.eu.alice.run-1.a2":                        `a task`,
+		"key.run-1.W":                                   `a key`,
+		"admit.default.alice.r":                         `a request`,
+		"ctl.all.cancel":                                ``,
 	} {
 		if m, err := raw.Request(subject, []byte(request), 100*time.Millisecond); !refusal(err) {
 			t.Errorf("%s %s: %v %s", subject, request, err, m.Data)
@@ -317,7 +321,7 @@ func TestAWorkerCannotHaveTheServerWriteATaskForIt(t *testing.T) {
 	for subject, request := range map[string]string{
 		"$JS.API.DIRECT.GET.OBJ_BLOB_eu.$O.BLOB_eu.C.>": ``,
 		"$JS.API.STREAM.MSG.GET.OBJ_BLOB_eu":            `{"last_by_subj":"$O.BLOB_eu.C.>"}`,
-		"$JS.API.CONSUMER.MSG.NEXT.TASKS.pool-eu":       `1`,
+		"$JS.API.CONSUMER.MSG.NEXT.TASKS-eu.pool-eu":    `1`,
 	} {
 		g.no(raw.PublishRequest(subject, "task.us.alice.run-1.forged", []byte(request)))
 		g.no(raw.PublishRequest(subject, wire.CallSubject("us", wire.ProtocolVersion), []byte(request)))
@@ -360,18 +364,18 @@ func TestAnObserverSeesWhoAndHowMuchAndChangesNothing(t *testing.T) {
 	all, err := raw.SubscribeSync(">")
 	g.no(err)
 	for subject, request := range map[string]string{
-		"$JS.API.STREAM.MSG.GET.TASKS":               `{"seq":1}`,
+		"$JS.API.STREAM.MSG.GET.TASKS-us":            `{"seq":1}`,
 		"$JS.API.STREAM.MSG.GET.RESULTS-eu":          `{"seq":1}`,
 		"$JS.API.STREAM.MSG.GET.KEYS-eu":             `{"seq":1}`,
 		"$JS.API.STREAM.MSG.GET.CLAIMS-eu":           `{"seq":1}`,
 		"$JS.API.DIRECT.GET.OBJ_BLOB":                `{"seq":1}`,
-		"$JS.API.CONSUMER.MSG.NEXT.TASKS.pool-eu":    `1`,
-		"$JS.API.CONSUMER.CREATE.TASKS.mine":         `{"stream_name":"TASKS","config":{"deliver_subject":"mine"}}`,
+		"$JS.API.CONSUMER.MSG.NEXT.TASKS-eu.pool-eu": `1`,
+		"$JS.API.CONSUMER.CREATE.TASKS-us.mine":      `{"stream_name":"TASKS-us","config":{"deliver_subject":"mine"}}`,
 		"$JS.API.CONSUMER.CREATE.ADMIT":              `{"stream_name":"ADMIT","config":{"durable_name":"limit-default","max_ack_pending":99}}`,
-		"$JS.API.STREAM.PURGE.TASKS":                 ``,
+		"$JS.API.STREAM.PURGE.TASKS-us":              ``,
 		"$JS.API.STREAM.MSG.DELETE.ADMIT":            `{"seq":1}`,
-		"$JS.API.STREAM.DELETE.TASKS":                ``,
-		"$JS.ACK.TASKS.pool-eu.1.1.1.1.0":            `+ACK`,
+		"$JS.API.STREAM.DELETE.TASKS-us":             ``,
+		"$JS.ACK.TASKS-eu.pool-eu.1.1.1.1.0":         `+ACK`,
 		"claim.eu.run-1.a1":                          ``,
 		"task.eu.alice.run-1.a2":                     ``,
 		"result.eu.alice.run-1.a1":                   ``,

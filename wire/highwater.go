@@ -10,12 +10,12 @@ import (
 // HighWater has the positions in the transport's streams that a coordinator records in order to notice lost data.
 type HighWater struct {
 	// Tasks and Results are the last sequences of the streams of all pools, and Incarnation is that of these streams.
-	// Results is 0 where each pool has a stream for its own.
+	// They are zero where each pool has streams of its own.
 	Tasks, Results uint64
 	Incarnation    string
-	// Claims are the positions of the registers, by pool, for the pools that were asked for; Outcomes are those of the
-	// results, where each pool has its own.
-	Claims, Outcomes map[string]Position
+	// Claims are the positions of the registers, by pool, for the pools that were asked for; Queues and Outcomes are
+	// those of the tasks and the results, where each pool has its own.
+	Claims, Queues, Outcomes map[string]Position
 	// Full names, by pool, the streams that accept no more messages, with advice for the user. It is true for the moment
 	// only, and neither compared nor recorded.
 	Full map[string]string `json:"-"`
@@ -39,7 +39,7 @@ func (h HighWater) Of(pools []string) HighWater {
 		}
 		return some
 	}
-	h.Claims, h.Outcomes = of(h.Claims), of(h.Outcomes)
+	h.Claims, h.Queues, h.Outcomes = of(h.Claims), of(h.Queues), of(h.Outcomes)
 	var full map[string]string
 	for _, pool := range pools {
 		if text, ok := h.Full[pool]; ok {
@@ -51,6 +51,14 @@ func (h HighWater) Of(pools []string) HighWater {
 	}
 	h.Full = full
 	return h
+}
+
+// Add sets the positions of the streams of a pool.
+func (h *HighWater) Add(pool string, tasks, claims, results Position) {
+	if h.Claims == nil {
+		h.Claims, h.Queues, h.Outcomes = map[string]Position{}, map[string]Position{}, map[string]Position{}
+	}
+	h.Queues[pool], h.Claims[pool], h.Outcomes[pool] = tasks, claims, results
 }
 
 // CheckSpace returns nil if all streams accept messages, and else ErrFull with the text of one that is full.
@@ -70,7 +78,7 @@ type Position struct {
 // Equal reports whether two marks are the same.
 func (h HighWater) Equal(o HighWater) bool {
 	return h.Tasks == o.Tasks && h.Results == o.Results && h.Incarnation == o.Incarnation &&
-		maps.Equal(h.Claims, o.Claims) && maps.Equal(h.Outcomes, o.Outcomes)
+		maps.Equal(h.Claims, o.Claims) && maps.Equal(h.Queues, o.Queues) && maps.Equal(h.Outcomes, o.Outcomes)
 }
 
 // Lost reports whether a later mark shows that acknowledged data was lost since this one. Pools that only one of the
@@ -79,7 +87,7 @@ func (h HighWater) Lost(later HighWater) bool {
 	if h.Incarnation != later.Incarnation || later.Tasks < h.Tasks || later.Results < h.Results {
 		return true
 	}
-	return lost(h.Claims, later.Claims) || lost(h.Outcomes, later.Outcomes)
+	return lost(h.Claims, later.Claims) || lost(h.Queues, later.Queues) || lost(h.Outcomes, later.Outcomes)
 }
 
 // Difference names the streams that are behind a mark, or were made anew, with their sequences and the servers that
@@ -103,7 +111,7 @@ func (h HighWater) Difference(later HighWater) string {
 	for _, of := range []struct {
 		prefix   string
 		was, now map[string]Position
-	}{{"CLAIMS-", h.Claims, later.Claims}, {"RESULTS-", h.Outcomes, later.Outcomes}} {
+	}{{"TASKS-", h.Queues, later.Queues}, {"CLAIMS-", h.Claims, later.Claims}, {"RESULTS-", h.Outcomes, later.Outcomes}} {
 		for _, pool := range slices.Sorted(maps.Keys(of.was)) {
 			if now, asked := of.now[pool]; asked {
 				add(of.prefix+Token(pool), of.was[pool], now)

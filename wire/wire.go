@@ -48,6 +48,9 @@ var (
 	// ErrFull is an ErrStore: a stream has reached its bound. It takes messages again when some are removed, or when it is
 	// given more storage.
 	ErrFull = fmt.Errorf("%w, because a stream is full", ErrStore)
+	// ErrElsewhere means that another store than the one for the message has acknowledged it: a stream of another name, or
+	// in another JetStream domain, has its subject. The message counts as not stored.
+	ErrElsewhere = errors.New("another message store has acknowledged the message")
 	// ErrUnanswered means that the transport is connected but did not answer, as while a cluster elects a leader. The
 	// request may have been executed nevertheless.
 	ErrUnanswered = errors.New("NATS did not answer")

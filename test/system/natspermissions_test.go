@@ -199,7 +199,7 @@ func TestAWorkerWithoutPermissionForItsPoolNamesTheMissingPermission(t *testing.
 	c.Args[slices.Index(c.Args, "-pool=eu")] = "-pool=us"
 	p := site.Started(t, "worker", c)
 	if code := site.Exit(t, p); code != 1 || !strings.Contains(p.Output(), "does not permit") ||
-		!strings.Contains(p.Output(), "TASKS.pool-us") {
+		!strings.Contains(p.Output(), "TASKS-us.pool-us") {
 		t.Errorf("exit status %d:\n%s", code, p.Output())
 	}
 }

@@ -68,7 +68,7 @@ func TestAConsumerOfAnEarlierVersionIsBroughtUpToDate(t *testing.T) {
 	c := must(e.Connect(ctx, jet.Options{Log: logTo(t)}))(t)
 	t.Cleanup(func() { closeAll(t, older, c, e) })
 	must(c.FetchTasks(ctx, taskRef.Pool, 1))(t)
-	consumer := must(c.JetStream().(jetstream.JetStream).Consumer(ctx, "TASKS", "pool-"+taskRef.Pool))(t)
+	consumer := must(c.JetStream().(jetstream.JetStream).Consumer(ctx, "TASKS-eu", "pool-"+taskRef.Pool))(t)
 	if got := consumer.CachedInfo().Config.AckWait; got != 5*time.Second {
 		t.Errorf("the consumer waits for %s", got)
 	}

@@ -36,14 +36,12 @@ func boundOf(stream string) bound {
 		return bound{256 * mib, 16 << 10}
 	case keysOfPool:
 		return bound{64 * mib, 16 << 10}
-	case resultsOfPool:
+	case tasksOfPool, resultsOfPool:
 		return bound{256 * mib, mib}
 	case blobsOfPool:
 		return bound{1024 * mib, 0}
 	}
 	switch stream {
-	case tasksStream:
-		return bound{1024 * mib, mib}
 	case admitStream:
 		return bound{64 * mib, 16 << 10}
 	case bucket{name: blobBucket}.stream():
@@ -226,6 +224,9 @@ func fullText(stream, state string) string {
 			"fill it (coordinator runs list, runs resume), or a worker of the pool that publishes results that nobody has "+
 			"requested (nats stream subjects %s). Remove those (nats stream purge --subject), or give the stream more room "+
 			"(nats stream edit --max-bytes)", stream, name, state, stream)
+	case tasksOfPool:
+		return fmt.Sprintf("stream %s with the tasks of pool %q is full%s. Its workers may be stopped, or have been for "+
+			"long. Start them, or give the stream more room (nats stream edit --max-bytes)", stream, name, state)
 	case registersOfPool, keysOfPool:
 		return fmt.Sprintf("stream %s of pool %q is full%s. The messages of runs are removed an hour after their end. "+
 			"End the runs (coordinator runs list, runs resume), or give the stream more room (nats stream edit "+

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/millipede-iac/millipede/wire"
@@ -38,8 +39,8 @@ func configOf(t *testing.T, c *jet.Conn, stream string) jetstream.StreamConfig {
 }
 
 var (
-	poolStreams = []string{"CLAIMS-eu", "KEYS-eu", "RESULTS-eu", "OBJ_BLOB_eu"}
-	allStreams  = append([]string{"TASKS", "ADMIT", "OBJ_BLOB"}, poolStreams...)
+	poolStreams = []string{"TASKS-eu", "CLAIMS-eu", "KEYS-eu", "RESULTS-eu", "OBJ_BLOB_eu"}
+	allStreams  = append([]string{"ADMIT", "OBJ_BLOB"}, poolStreams...)
 )
 
 // No stream had a size limit. The results of all pools were in one stream, with which a worker of any pool could fill
@@ -201,7 +202,7 @@ func TestAnAccountThatMayStoreLittleGetsItsPartOfEachBound(t *testing.T) {
 	if err := c.PublishTask(t.Context(), taskRef, nil); err != nil {
 		t.Fatal(err)
 	}
-	for stream, most := range map[string]int64{"TASKS": 1 << 30 / 10, "RESULTS-eu": 256 << 20 / 10} {
+	for stream, most := range map[string]int64{"TASKS-eu": 256 << 20 / 10, "RESULTS-eu": 256 << 20 / 10} {
 		if got := configOf(t, c, stream).MaxBytes; got <= 0 || got > most {
 			t.Errorf("the stream %s is limited to %d bytes; a tenth of the usual limit is %d", stream, got, most)
 		}
@@ -274,6 +275,61 @@ func TestTheResultsOfAnEarlierVersionMoveToTheStreamsOfTheirPools(t *testing.T) 
 		}
 	}
 	if _, err := js(c).Stream(ctx, "RESULTS"); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("the stream of the earlier version: %v", err)
+	}
+	connect()
+}
+
+// The former stream with the tasks of all pools is in the way of the new streams, and may have tasks that no worker has
+// begun. A worker of the earlier version may hold some that it has fetched: whoever claims one first executes it.
+func TestTheTasksOfAnEarlierVersionMoveToTheStreamsOfTheirPools(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	connect := external(t, 40<<30)
+	c := connect()
+	must(js(c).CreateStream(ctx, jetstream.StreamConfig{Name: "TASKS", Subjects: []string{"task.>"},
+		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew}))(t)
+	want := map[wire.TaskRef]bool{}
+	for _, pool := range []string{"eu", "us", "eu"} {
+		ref := attemptNo(len(want))
+		ref.Pool = pool
+		want[ref] = true
+		m := &nats.Msg{Subject: wire.TaskSubject(ref), Data: []byte(ref.Attempt), Header: nats.Header{
+			"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}}
+		must(js(c).PublishMsg(ctx, m, jetstream.WithMsgID(string(ref.Attempt))))(t)
+	}
+	earlier := must(js(c).CreateConsumer(ctx, "TASKS", jetstream.ConsumerConfig{Durable: "pool-eu",
+		FilterSubject: "task.eu.>", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute}))(t)
+	fetched := <-must(earlier.Fetch(1))(t).Messages()
+
+	next, other := connect(), connect() // two coordinators of this version
+	held := must(wire.ParseRef(fetched.Subject()))(t)
+	must(next.Claim(ctx, held, wire.Claim{Nonce: "of the earlier worker", Worker: "earlier"}))(t)
+	for _, pool := range []string{"eu", "us"} {
+		for n := map[string]int{"eu": 2, "us": 1}[pool]; n > 0; {
+			for _, d := range must(other.FetchTasks(ctx, pool, 4))(t) {
+				if !want[d.Ref()] || string(d.Data()) != string(d.Ref().Attempt) {
+					t.Errorf("the task of %+v is %q", d.Ref(), d.Data())
+				}
+				if !d.(wire.Traced).Trace().Valid() {
+					t.Errorf("the task of %+v has lost its span", d.Ref())
+				}
+				claim := must(other.Claim(ctx, d.Ref(), wire.Claim{Nonce: "of this version"}))(t)
+				if mine := claim.Nonce == "of this version"; mine == (d.Ref() == held) {
+					t.Errorf("the claim of %+v is %+v", d.Ref(), claim)
+				}
+				if err := d.Ack(ctx); err != nil {
+					t.Fatal(err)
+				}
+				delete(want, d.Ref())
+				n--
+			}
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("lost are %+v", want)
+	}
+	if _, err := js(c).Stream(ctx, "TASKS"); !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Errorf("the stream of the earlier version: %v", err)
 	}
 	connect()

@@ -43,7 +43,7 @@ func TestTheAnswerOfAServerWithoutItsClusterIsNoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := must(c.HighWater(ctx, []string{"eu"}))(t)
-	if !before.Replicated || before.Servers["TASKS"] == "" {
+	if !before.Replicated || before.Servers["TASKS-eu"] == "" {
 		t.Errorf("the mark does not say who answered: %+v", before)
 	}
 	for _, s := range servers[1:] {
@@ -170,7 +170,7 @@ func TestAStreamWaitsForTheServersOfItsReplicas(t *testing.T) {
 		} {
 			made = 0
 			time.Sleep(s.after)
-			if err := create("TASKS", s.make); !errors.Is(err, s.err) || made != s.made {
+			if err := create("TASKS-eu", s.make); !errors.Is(err, s.err) || made != s.made {
 				t.Errorf("after %v: %v, %d replicas; want %v, %d", s.after, err, made, s.err, s.made)
 			}
 		}
@@ -191,7 +191,7 @@ func TestADeletedConsumerIsMadeAgainUnderARun(t *testing.T) {
 	if err := c.PublishTask(ctx, taskRef, []byte("first")); err != nil {
 		t.Fatal(err)
 	}
-	for stream, consumer := range map[string]string{"ADMIT": "limit-global", "TASKS": "pool-eu"} {
+	for stream, consumer := range map[string]string{"ADMIT": "limit-global", "TASKS-eu": "pool-eu"} {
 		if err := js.DeleteConsumer(ctx, stream, consumer); err != nil {
 			t.Fatal(err)
 		}

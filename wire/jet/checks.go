@@ -44,7 +44,7 @@ func (c *Conn) Durability(ctx context.Context) (Durability, error) {
 	if err != nil {
 		return d, fmt.Errorf("listing the streams of pools: %w", err)
 	}
-	for _, name := range append([]string{tasksStream, admitStream}, pools...) {
+	for _, name := range append([]string{admitStream}, pools...) {
 		s, err := c.existing(ctx, name)
 		if err != nil {
 			return d, fmt.Errorf("looking at stream %s: %w", name, err)

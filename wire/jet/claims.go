@@ -100,7 +100,16 @@ type storedMessage struct {
 	Subject  string    `json:"subject"`
 	Sequence uint64    `json:"seq"`
 	Data     []byte    `json:"data"`
+	Headers  []byte    `json:"hdrs"`
 	Time     time.Time `json:"time"`
+}
+
+// header returns the header of the message; nil for one without.
+func (m *storedMessage) header() (nats.Header, error) {
+	if len(m.Headers) == 0 {
+		return nil, nil
+	}
+	return nats.DecodeHeadersMsg(m.Headers)
 }
 
 // lastMessage reads the last message of a subject from the leader, or returns wire.ErrNotFound. It needs no more rights

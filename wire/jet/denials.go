@@ -135,7 +135,7 @@ func probeSubjects(pools []string) (publish, subscribe []string) {
 	subscribe = []string{"ctl.all.>"}
 	for _, pool := range pools {
 		p, b := wire.Token(pool), poolBucket(pool)
-		consumer := tasksStream + ".pool-" + p
+		consumer := tasksStream(pool) + ".pool-" + p
 		publish = append(publish, api+"STREAM.MSG.GET."+claimsStream(pool), api+"STREAM.MSG.GET."+keysStream(pool),
 			"ev."+p+".probe",
 			api+"CONSUMER.INFO."+consumer, api+"CONSUMER.MSG.NEXT."+consumer, "$JS.ACK."+consumer+".0.0.0.0.0",

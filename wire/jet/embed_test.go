@@ -153,7 +153,7 @@ func TestAStoreThatLostAStreamIsNoticed(t *testing.T) {
 	if more := must(c.HighWater(ctx, append(pools, "us")))(t); before.Lost(more) || more.Lost(before) {
 		t.Fatalf("the use of another pool is reported as a loss: from %+v to %+v", before, more)
 	}
-	for _, stream := range []string{"CLAIMS-eu", "TASKS"} {
+	for _, stream := range []string{"CLAIMS-eu", "TASKS-eu"} {
 		if err := c.JetStream().(jetstream.JetStream).DeleteStream(ctx, stream); err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func TestAWorkerGoesOnAfterItsStreamWasCreatedAnew(t *testing.T) {
 	if err := list[0].Ack(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.JetStream().(jetstream.JetStream).DeleteStream(ctx, "TASKS"); err != nil {
+	if err := c.JetStream().(jetstream.JetStream).DeleteStream(ctx, "TASKS-eu"); err != nil {
 		t.Fatal(err)
 	}
 	other := connect(t, e)

@@ -117,7 +117,8 @@ type Conn struct {
 	presence  presence
 	semaphore semaphore
 	checks    checks
-	emptied   atomic.Int64 // when the registers of old runs were last emptied; Unix nanoseconds, 0 for never
+	home      atomic.Pointer[string] // the domain of the streams of the connected server's account; nil if it is not known
+	emptied   atomic.Int64           // when the registers of old runs were last emptied; Unix nanoseconds, 0 for never
 
 	complaints rateLimitedLog
 
@@ -155,6 +156,9 @@ func Connect(ctx context.Context, o Options) (*Conn, error) {
 	c.calls.init(c)
 	c.presence.init(c)
 	c.semaphore.init(c)
+	if o.inProcess != nil {
+		c.home.Store(new(string))
+	}
 	if o.Provision {
 		if err := c.patiently(ctx, func() error { return c.retireOlder(ctx) }); err != nil {
 			return nil, errors.Join(err, c.Close())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/millipede-iac/millipede/internal/trace"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -30,6 +31,9 @@ func (e *OlderRunsError) Error() string {
 // retireOlder removes the streams of protocol version 1 when nothing in them is needed any more. It returns an
 // *OlderRunsError when runs are left that were not ended.
 func (c *Conn) retireOlder(ctx context.Context) error {
+	if err := c.splitTasks(ctx); err != nil {
+		return fmt.Errorf("moving the tasks of all pools to streams of each pool: %w", err)
+	}
 	if err := c.splitResults(ctx); err != nil {
 		return fmt.Errorf("moving the results of all pools to streams of each pool: %w", err)
 	}
@@ -81,19 +85,24 @@ func (c *Conn) retireOlder(ctx context.Context) error {
 	return nil
 }
 
-const (
-	// sharedResults held the results of all pools in earlier versions.
-	sharedResults = "RESULTS"
-	// noResults is the subject that it gets while its messages move, because the streams of pools need its own.
-	noResults = "moved-results"
+// Earlier versions had one stream with the tasks of all pools, and one with their results. moved is the subject that
+// such a stream gets while its messages move, because the streams of pools need its own.
+var (
+	sharedTasks   = shared{stream: "TASKS", moved: "moved-tasks", prefix: tasksPrefix}
+	sharedResults = shared{stream: "RESULTS", moved: "moved-results", prefix: resultsPrefix}
 )
 
-// splitResults moves the results of all pools to streams of each pool. It may be repeated at any point, by several
-// processes at once: a result that is stored twice is recognized by its attempt.
-func (c *Conn) splitResults(ctx context.Context) error {
+// shared is a stream that had the messages of all pools.
+type shared struct{ stream, moved, prefix string }
+
+// split moves the messages of all pools to streams of each pool. It may be repeated at any point, by several processes
+// at once: a message is removed only after it is stored again. A result that is stored twice is recognized by its
+// attempt. A task that is stored twice, or that a worker of the earlier version has fetched already, is executed once,
+// because only one claim wins.
+func (c *Conn) split(ctx context.Context, from shared, publish func(*storedMessage) error) error {
 	asking, cancel := c.bounded(ctx)
 	defer cancel()
-	s, err := c.js.Stream(asking, sharedResults)
+	s, err := c.js.Stream(asking, from.stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
@@ -101,8 +110,8 @@ func (c *Conn) splitResults(ctx context.Context) error {
 		return problem(err)
 	}
 	cfg := s.CachedInfo().Config
-	if !slices.Equal(cfg.Subjects, []string{noResults}) {
-		cfg.Subjects = []string{noResults}
+	if !slices.Equal(cfg.Subjects, []string{from.moved}) {
+		cfg.Subjects = []string{from.moved}
 		if _, err := c.js.UpdateStream(asking, cfg); err != nil {
 			return problem(err)
 		}
@@ -111,33 +120,56 @@ func (c *Conn) splitResults(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range names { // so that messages that workers of runs in progress publish are stored again
+	for _, name := range names { // so that messages that programs of runs in progress publish are stored again
 		if pool, kind := poolOf(name); kind == registersOfPool {
-			if err := c.topology.ensure(ctx, resultsPrefix+pool); err != nil {
+			if err := c.topology.ensure(ctx, from.prefix+pool); err != nil {
 				return err
 			}
 		}
 	}
 	for next := uint64(1); ; {
-		m, err := c.getMessage(ctx, sharedResults, map[string]any{"seq": next, "next_by_subj": ">"})
+		m, err := c.getMessage(ctx, from.stream, map[string]any{"seq": next, "next_by_subj": ">"})
 		if errors.Is(err, wire.ErrNotFound) {
 			break
 		}
 		if err != nil {
 			return err
 		}
-		ref, err := wire.ParseRef(m.Subject)
-		if err == nil {
-			if err := c.PublishResult(ctx, ref, m.Data); err != nil {
-				return err
-			}
+		if err := publish(m); err != nil {
+			return err
 		}
 		next = m.Sequence + 1
 	}
 	removing, cancel := c.bounded(ctx)
 	defer cancel()
-	if err := c.js.DeleteStream(removing, sharedResults); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+	if err := c.js.DeleteStream(removing, from.stream); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return problem(err)
 	}
 	return nil
+}
+
+// splitResults moves the results.
+func (c *Conn) splitResults(ctx context.Context) error {
+	return c.split(ctx, sharedResults, func(m *storedMessage) error {
+		ref, err := wire.ParseRef(m.Subject)
+		if err != nil {
+			return nil //nolint:nilerr // no worker has published it
+		}
+		return c.PublishResult(ctx, ref, m.Data)
+	})
+}
+
+// splitTasks moves the tasks, with the spans that they were sent under.
+func (c *Conn) splitTasks(ctx context.Context) error {
+	return c.split(ctx, sharedTasks, func(m *storedMessage) error {
+		ref, err := wire.ParseRef(m.Subject)
+		if err != nil {
+			return nil //nolint:nilerr // no coordinator has published it
+		}
+		header, err := m.header()
+		if err != nil {
+			return fmt.Errorf("reading the header of task %s: %w", ref.Attempt, err)
+		}
+		return c.PublishTask(trace.Under(ctx, traceOf(header)), ref, m.Data)
+	})
 }

@@ -21,7 +21,6 @@ import (
 func (c *Conn) PurgeRun(ctx context.Context, run string, used []string) error {
 	token := wire.Token(run)
 	group, gctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.purge(gctx, tasksStream, "task.*.*."+token+".*") })
 	group.Go(func() error { return c.dropSpilled(gctx, run, used) })
 	group.Go(func() error { return c.dropAdmissions(gctx, run) })
 	pools, err := c.streamsOf(ctx, used)
@@ -30,6 +29,8 @@ func (c *Conn) PurgeRun(ctx context.Context, run string, used []string) error {
 	}
 	for _, name := range pools {
 		switch pool, kind := poolOf(name); kind {
+		case tasksOfPool:
+			group.Go(func() error { return c.purge(gctx, name, "task."+pool+".*."+token+".*") })
 		case keysOfPool:
 			group.Go(func() error { return c.purge(gctx, name, "key."+pool+"."+token+".*") })
 		case resultsOfPool:
@@ -65,18 +66,18 @@ func (c *Conn) emptyNow(now time.Time) bool {
 	return (was == 0 || now.UnixNano()-was >= int64(emptyEvery)) && c.emptied.CompareAndSwap(was, now.UnixNano())
 }
 
-// streamsOf returns the names of the streams with registers, keys and results of some pools; of all for nil.
+// streamsOf returns the names of the streams with tasks, registers, keys and results of some pools; of all for nil.
 func (c *Conn) streamsOf(ctx context.Context, pools []string) (names []string, err error) {
 	if pools == nil {
 		return c.poolStreams(ctx)
 	}
 	for _, pool := range pools {
-		names = append(names, claimsStream(pool), keysStream(pool), resultsStream(pool))
+		names = append(names, tasksStream(pool), claimsStream(pool), keysStream(pool), resultsStream(pool))
 	}
 	return names, nil
 }
 
-// poolStreams returns the names of the streams with registers, keys and results, of all pools.
+// poolStreams returns the names of the streams with tasks, registers, keys and results, of all pools.
 func (c *Conn) poolStreams(ctx context.Context) ([]string, error) {
 	names, err := c.topology.list(ctx)
 	return slices.DeleteFunc(names, func(name string) bool {
@@ -205,8 +206,8 @@ func (c *Conn) emptyPool(ctx context.Context, stream, pool string, grace time.Du
 		// This also removes messages that the end of the run could not remove. The mark is removed last, so that a crash in
 		// between leaves the rest to the next purge.
 		token := strings.TrimPrefix(mark.Subject, done)
-		for of, subject := range map[string]string{keysPrefix: "key." + pool + "." + token + ".*",
-			resultsPrefix: "result." + pool + ".*." + token + ".*"} {
+		for of, subject := range map[string]string{tasksPrefix: "task." + pool + ".*." + token + ".*",
+			keysPrefix: "key." + pool + "." + token + ".*", resultsPrefix: "result." + pool + ".*." + token + ".*"} {
 			if err := c.purge(ctx, of+pool, subject); err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -32,7 +33,8 @@ const (
 // of its results if they do not exist, so that workers need no permission for that.
 func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	if c.opts.Provision {
-		if err := c.checkConsumer(ctx, tasksStream, poolConsumer(ref.Pool, c.opts.ackWait(taskAckWait))); err != nil {
+		if err := c.checkConsumer(ctx, tasksStream(ref.Pool), poolConsumer(ref.Pool,
+			c.opts.ackWait(taskAckWait))); err != nil {
 			return err
 		}
 		if err := c.preparePool(ctx, ref.Pool); err != nil {
@@ -69,7 +71,7 @@ func (c *Conn) publish(ctx context.Context, m *nats.Msg, id string) error {
 
 // FetchTasks implements wire.WorkQueue.
 func (c *Conn) FetchTasks(ctx context.Context, pool string, n int) ([]wire.Delivery, error) {
-	list, err := c.fetch(ctx, tasksStream, poolConsumer(pool, c.opts.ackWait(taskAckWait)), n)
+	list, err := c.fetch(ctx, tasksStream(pool), poolConsumer(pool, c.opts.ackWait(taskAckWait)), n)
 	if err != nil {
 		return nil, fmt.Errorf("fetching tasks of pool %s: %w", pool, err)
 	}
@@ -229,9 +231,10 @@ func (c *Conn) HighWater(ctx context.Context, pools []string) (wire.HighWater, e
 	if err := c.writable(ctx); err != nil {
 		return wire.HighWater{}, err
 	}
-	names := []string{tasksStream}
+	// The first stream is asked so that a run that has not used a pool yet finds out whether the server answers.
+	names := []string{admitStream}
 	for _, pool := range pools {
-		names = append(names, claimsStream(pool), resultsStream(pool))
+		names = append(names, tasksStream(pool), claimsStream(pool), resultsStream(pool))
 	}
 	external := c.opts.inProcess == nil // else nothing has a bound
 	infos := make([]*jetstream.StreamInfo, len(names)+len(pools))
@@ -258,12 +261,7 @@ func (c *Conn) HighWater(ctx context.Context, pools []string) (wire.HighWater, e
 	if err := group.Wait(); err != nil {
 		return wire.HighWater{}, err
 	}
-	at := func(i int) wire.Position {
-		created := strconv.FormatInt(infos[i].Created.UnixNano(), 36)
-		return wire.Position{Last: infos[i].State.LastSeq, Incarnation: created}
-	}
-	tasks := at(0)
-	mark := wire.HighWater{Tasks: tasks.Last, Incarnation: tasks.Incarnation, Servers: map[string]string{}}
+	mark := wire.HighWater{Servers: map[string]string{}}
 	for i, name := range names {
 		if cluster := infos[i].Cluster; cluster != nil && len(cluster.Replicas) > 0 {
 			mark.Replicated = true
@@ -271,11 +269,9 @@ func (c *Conn) HighWater(ctx context.Context, pools []string) (wire.HighWater, e
 		}
 	}
 	for i, pool := range pools {
-		if mark.Claims == nil {
-			mark.Claims, mark.Outcomes = map[string]wire.Position{}, map[string]wire.Position{}
-		}
-		mark.Claims[pool], mark.Outcomes[pool] = at(1+2*i), at(2+2*i)
-		for _, info := range []*jetstream.StreamInfo{infos[1+2*i], infos[2+2*i], infos[len(names)+i]} {
+		of := infos[1+3*i : 4+3*i]
+		mark.Add(pool, position(of[0]), position(of[1]), position(of[2]))
+		for _, info := range append(slices.Clone(of), infos[len(names)+i]) {
 			if info == nil {
 				continue
 			}
@@ -289,6 +285,11 @@ func (c *Conn) HighWater(ctx context.Context, pools []string) (wire.HighWater, e
 		}
 	}
 	return mark, nil
+}
+
+// position returns the last sequence of a stream, and when it was created.
+func position(info *jetstream.StreamInfo) wire.Position {
+	return wire.Position{Last: info.State.LastSeq, Incarnation: strconv.FormatInt(info.Created.UnixNano(), 36)}
 }
 
 // replicaSilence is how long the leader of a stream may have heard nothing from a replica that counts.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/wire/jet"
@@ -21,7 +22,7 @@ import (
 func workerPermissions() *server.Permissions {
 	return &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: []string{
-			"$JS.API.CONSUMER.INFO.TASKS.pool-eu", "$JS.API.CONSUMER.MSG.NEXT.TASKS.pool-eu", "$JS.ACK.TASKS.pool-eu.>",
+			"$JS.API.CONSUMER.INFO.TASKS-eu.pool-eu", "$JS.API.CONSUMER.MSG.NEXT.TASKS-eu.pool-eu", "$JS.ACK.TASKS-eu.pool-eu.>",
 			"$JS.API.STREAM.MSG.GET.CLAIMS-eu", "$JS.API.STREAM.MSG.GET.KEYS-eu", "claim.eu.>", "result.eu.>",
 			"hb.eu.>", "ev.eu.>",
 			"$JS.API.STREAM.MSG.GET.OBJ_BLOB", "$JS.API.DIRECT.GET.OBJ_BLOB",
@@ -167,7 +168,7 @@ func TestAWorkerFindsOutWhatItIsNotPermitted(t *testing.T) {
 		t.Errorf("the missing permissions are %v", missing)
 	}
 	missing := must(worker.Probe(t.Context(), []string{"eu", "us"}))(t)
-	for _, want := range []string{"publish $JS.API.CONSUMER.MSG.NEXT.TASKS.pool-us", "publish claim.us.probe.probe",
+	for _, want := range []string{"publish $JS.API.CONSUMER.MSG.NEXT.TASKS-us.pool-us", "publish claim.us.probe.probe",
 		"subscribe " + wire.CallSubject("us", wire.ProtocolVersion), "subscribe ctl.pool.us.>"} {
 		if !slices.Contains(missing, want) {
 			t.Errorf("%q is not among %v", want, missing)
@@ -337,5 +338,25 @@ func TestAServerThatMayLoseWhatItAcknowledgedIsWarnedAbout(t *testing.T) {
 	t.Cleanup(func() { closeAll(t, c, e) })
 	if w := must(c.Durability(t.Context()))(t).Warnings(); len(w) != 0 {
 		t.Fatalf("there are warnings about the embedded server: %v", w)
+	}
+}
+
+// A publisher names neither a stream nor a domain: whichever stream has the subject acknowledges. A claim that another
+// stream than the pool's registers has stored is no claim.
+func TestAClaimThatAnotherStreamStoresIsNoClaim(t *testing.T) {
+	ctx := t.Context()
+	connect := external(t, 40<<30)
+	c := connect()
+	must(js(c).CreateStream(ctx, jetstream.StreamConfig{Name: "MINE", Subjects: []string{"claim.>"}}))(t)
+	url := c.JetStream().(jetstream.JetStream).Conn().ConnectedUrl()
+	worker := must(jet.Connect(ctx, jet.Options{URL: url, Log: logTo(t)}))(t)
+	t.Cleanup(func() { closeAll(t, worker) })
+	for _, claim := range []wire.Claim{{Nonce: "n", Worker: "w"}, {Nonce: "m", Tombstone: true}} {
+		if got, err := worker.Claim(ctx, taskRef, claim); !errors.Is(err, wire.ErrElsewhere) {
+			t.Errorf("the claim %+v gives %+v, %v", claim, got, err)
+		}
+	}
+	if info := must(must(js(c).Stream(ctx, "MINE"))(t).Info(ctx))(t); info.State.Msgs > 0 {
+		t.Errorf("the other stream has stored %d messages", info.State.Msgs)
 	}
 }

@@ -32,15 +32,22 @@ func (c *Conn) tryFor() time.Duration { return c.opts.Timeout * 2 / 5 }
 func (c *Conn) store(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) error {
 	whole, cancel := c.bounded(ctx)
 	defer cancel()
-	opts = append(opts, jetstream.WithRetryAttempts(0))
+	opts = append(opts, jetstream.WithRetryAttempts(0), jetstream.WithExpectStream(streamOf(m.Subject)))
 	answered := false
 	for {
 		if err := c.opts.trouble(); err != nil {
 			return err
 		}
 		try, end := context.WithTimeout(whole, c.tryFor())
-		_, err := c.js.PublishMsg(try, m, opts...)
+		ack, err := c.js.PublishMsg(try, m, opts...)
 		end()
+		if err == nil {
+			return c.checkAck(m.Subject, ack)
+		}
+		if isCode(err, codeOtherStream) {
+			return fmt.Errorf("%w: the subject %s belongs to the stream %s, and another one has it (%w)", wire.ErrElsewhere,
+				m.Subject, streamOf(m.Subject), err)
+		}
 		if reachedBound(err) {
 			return tooFull(err, m.Subject)
 		}
@@ -64,6 +71,34 @@ func (c *Conn) store(ctx context.Context, m *nats.Msg, opts ...jetstream.Publish
 	}
 }
 
+// checkAck checks who has acknowledged a message. Whichever stream has a subject answers a publisher; the publisher can
+// name a stream, but no domain.
+func (c *Conn) checkAck(subject string, ack *jetstream.PubAck) error {
+	stream := streamOf(subject)
+	domain, known := c.domain(stream)
+	if ack.Stream != stream || known && ack.Domain != domain {
+		return fmt.Errorf("%w: %s was stored by the stream %s%s, and not by %s%s", wire.ErrElsewhere, subject, ack.Stream,
+			inDomain(ack.Domain), stream, inDomain(domain))
+	}
+	return nil
+}
+
+// inDomain names a domain in a sentence; nothing for none.
+func inDomain(domain string) string {
+	if domain == "" {
+		return ""
+	}
+	return fmt.Sprintf(" in the domain %q", domain)
+}
+
+// domain returns the JetStream domain in which a stream is; false if it is not known.
+func (c *Conn) domain(string) (string, bool) {
+	if home := c.home.Load(); home != nil {
+		return *home, true
+	}
+	return "", false
+}
+
 // reachedBound reports whether a stream refuses a message because of its bound.
 func reachedBound(err error) bool {
 	apiErr := (*jetstream.APIError)(nil)
@@ -73,16 +108,7 @@ func reachedBound(err error) bool {
 
 // tooFull tells a publisher which stream is full, with advice for the user.
 func tooFull(err error, subject string) error {
-	t := strings.SplitN(subject, ".", 3)
-	stream := map[string]string{"task": tasksStream, "admit": admitStream, "claim": claimsPrefix, "done": claimsPrefix,
-		"key": keysPrefix, "result": resultsPrefix}[t[0]]
-	if t[0] == "$O" && len(t) > 1 {
-		stream = bucket{name: t[1]}.stream()
-	}
-	if strings.HasSuffix(stream, "-") && len(t) > 1 {
-		stream += t[1]
-	}
-	return fmt.Errorf("%w: %s (%w)", wire.ErrFull, fullText(stream, ""), err)
+	return fmt.Errorf("%w: %s (%w)", wire.ErrFull, fullText(streamOf(subject), ""), err)
 }
 
 // awaitLeader waits until a stream answers for a subject, or ctx ends.
@@ -138,6 +164,7 @@ const (
 	codeStorageExceeded  = 10047
 	codeNotEnabled       = 10076
 	codeNotAvailable     = 10008
+	codeOtherStream      = 10060
 	tooManyOfOneSubject  = "maximum messages per subject exceeded"
 	tooManyBytes         = "maximum bytes exceeded"
 	tooManyMessages      = "maximum messages exceeded"

@@ -18,17 +18,19 @@ import (
 
 // The streams. docs/format/wire.md explains each setting.
 const (
-	tasksStream = "TASKS"
 	admitStream = "ADMIT"
 	blobBucket  = "BLOB"
 
 	// The registers and the keys of each pool are in streams of their own, because permissions to read a stream cannot be
-	// limited to subjects; the results are, because the bytes of a stream can be limited, and those of a subject cannot.
+	// limited to subjects; the results are, because the bytes of a stream can be limited, and those of a subject cannot;
+	// the tasks are, because all that a pool needs can then be in the store of its region.
+	tasksPrefix   = "TASKS-"
 	claimsPrefix  = "CLAIMS-"
 	keysPrefix    = "KEYS-"
 	resultsPrefix = "RESULTS-"
 )
 
+func tasksStream(pool string) string   { return tasksPrefix + wire.Token(pool) }
 func claimsStream(pool string) string  { return claimsPrefix + wire.Token(pool) }
 func keysStream(pool string) string    { return keysPrefix + wire.Token(pool) }
 func resultsStream(pool string) string { return resultsPrefix + wire.Token(pool) }
@@ -38,6 +40,7 @@ type kind byte
 
 const (
 	ofNoPool kind = iota
+	tasksOfPool
 	registersOfPool
 	keysOfPool
 	resultsOfPool
@@ -47,13 +50,36 @@ const (
 // poolOf returns the token of the pool that a stream belongs to, and the kind of the stream. For blobs the name of the
 // pool is coded as in names of buckets.
 func poolOf(stream string) (pool string, k kind) {
-	for k, prefix := range map[kind]string{registersOfPool: claimsPrefix, keysOfPool: keysPrefix,
-		resultsOfPool: resultsPrefix, blobsOfPool: bucket{name: blobBucket}.stream() + "_"} {
+	for k, prefix := range map[kind]string{tasksOfPool: tasksPrefix, registersOfPool: claimsPrefix,
+		keysOfPool: keysPrefix, resultsOfPool: resultsPrefix, blobsOfPool: bucket{name: blobBucket}.stream() + "_"} {
 		if pool, ok := strings.CutPrefix(stream, prefix); ok {
 			return pool, k
 		}
 	}
 	return "", ofNoPool
+}
+
+// streamOf returns the stream that stores the messages of a subject; empty for a subject of which nothing is stored.
+func streamOf(subject string) string {
+	t := strings.SplitN(subject, ".", 3)
+	if len(t) < 2 {
+		return ""
+	}
+	switch t[0] {
+	case "admit":
+		return admitStream
+	case "task":
+		return tasksPrefix + t[1]
+	case "claim", "done":
+		return claimsPrefix + t[1]
+	case "key":
+		return keysPrefix + t[1]
+	case "result":
+		return resultsPrefix + t[1]
+	case "$O":
+		return bucket{name: t[1]}.stream()
+	}
+	return ""
 }
 
 const (
@@ -92,14 +118,14 @@ func streamConfig(name string, replicas int, storage jetstream.StorageType) jets
 		cfg.Subjects = []string{"key." + pool + ".>"}
 		cfg.MaxMsgsPerSubject = 1
 		return cfg
+	case tasksOfPool:
+		cfg.Subjects, cfg.Retention = []string{"task." + pool + ".>"}, jetstream.WorkQueuePolicy
+		return cfg
 	case resultsOfPool:
 		cfg.Subjects, cfg.Retention = []string{"result." + pool + ".>"}, jetstream.WorkQueuePolicy
 		return cfg
 	}
-	switch name {
-	case tasksStream:
-		cfg.Subjects, cfg.Retention = []string{"task.>"}, jetstream.WorkQueuePolicy
-	case admitStream:
+	if name == admitStream {
 		cfg.Subjects, cfg.Retention = []string{"admit.>"}, jetstream.WorkQueuePolicy
 	}
 	return cfg
@@ -194,11 +220,25 @@ func (t *topology) list(ctx context.Context) ([]string, error) {
 // createAll creates what is not of a pool. The streams of each pool are created before the pool's first task.
 func (t *topology) createAll(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, name := range []string{tasksStream, admitStream} {
-		group.Go(func() error { return t.c.patiently(ctx, func() error { return t.ensure(ctx, name) }) })
-	}
+	group.Go(func() error { return t.c.patiently(ctx, func() error { return t.ensure(ctx, admitStream) }) })
 	group.Go(func() error { return t.c.patiently(ctx, func() error { return t.c.blobs().open(ctx) }) })
+	group.Go(func() error { return t.c.patiently(ctx, func() error { return t.c.findHome(ctx) }) })
 	return group.Wait()
+}
+
+// findHome asks in which domain the account's streams are. A user who may not ask does not check it.
+func (c *Conn) findHome(ctx context.Context) error {
+	const subject = jetstream.DefaultAPIPrefix + "INFO"
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	info, err := c.js.AccountInfo(ctx)
+	if err = c.denied(problem(err), subject); err == nil {
+		c.home.Store(&info.Domain)
+	}
+	if errors.Is(err, wire.ErrDenied) {
+		return nil
+	}
+	return err
 }
 
 // lazy is a value that is made at its first use. A failure is not kept.
