@@ -14,7 +14,7 @@ import (
 
 const (
 	// logPause is how long text of the log may wait for more, and maxLog how much of it at most, in bytes.
-	logPause = 50 * time.Millisecond
+	logPause = 150 * time.Millisecond
 	maxLog   = 32 << 10
 	// changesPause is the minimum time between two messages about the timeline.
 	changesPause = 250 * time.Millisecond
