@@ -64,6 +64,7 @@ type phases struct {
 	outlines  *outlines
 	engine    work.Engine
 	queue     *queue.Queue
+	bounds    record.Bounds // of all workspaces
 }
 
 // Run makes the engine execute a phase, and stores the files that it returns.
@@ -82,7 +83,7 @@ func (s *phases) Run(leaving, stopping context.Context, r *record.Run, j *queue.
 			}
 			return applyResults(s.engine.Apply(leaving, job))
 		}
-		planned, err := s.engine.Plan(leaving, job)
+		planned, err := s.plan(leaving, job)
 		if err != nil {
 			return nil, err
 		}

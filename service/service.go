@@ -61,6 +61,8 @@ type Options struct {
 	Mail bool
 	// Retention says how long records of the past are kept.
 	Retention record.Retention
+	// Bounds are those on the plans of all workspaces.
+	Bounds record.Bounds
 	// ForceCancelAfter is the time between a cancellation and the first moment at which the run may be
 	// force-canceled; default 10 s.
 	ForceCancelAfter time.Duration
@@ -153,7 +155,8 @@ func assemble(o *Options) *Service {
 	s.Notifications = notifications.New(o.Store, o.Now, o.Logger, c.audit, o.Mail)
 	s.transitions = &transitions{shared: c, notifications: s.Notifications, became: o.Became, version: o.Version}
 	s.Logs = newLogs(c)
-	carriers := &phases{shared: c, engine: o.Engine, host: o.Host, tokens: s.Tokens, outlines: s.outlines}
+	carriers := &phases{shared: c, engine: o.Engine, host: o.Host, tokens: s.Tokens, outlines: s.outlines,
+		bounds: o.Bounds}
 	deaths := 2 // others die with this process
 	if o.Apart {
 		deaths = 3 // the third time, a plan was in a process of its own
@@ -176,7 +179,7 @@ func assemble(o *Options) *Service {
 	s.watcher = drift.NewWatcher(s.Drift)
 	s.outlines.drift, s.outlines.queue = s.Drift, q
 	s.Workspaces = &Workspaces{shared: c, drift: s.Drift, runs: s.Runs, queue: q, transitions: s.transitions,
-		watcher: s.watcher}
+		watcher: s.watcher, bounds: o.Bounds, apart: o.Apart}
 	uploads := &queues{}
 	s.Variables = variables.New(o.Store, c.audit)
 	s.Configurations = &Configurations{shared: c, maxConfiguration: o.MaxConfiguration, queue: q,

@@ -29,6 +29,8 @@ type Workspaces struct {
 	queue       *queue.Queue
 	transitions *transitions
 	watcher     *drift.Watcher
+	bounds      record.Bounds // on the plans of all workspaces
+	apart       bool          // engines are other processes
 }
 
 // Find returns a workspace by its ID.

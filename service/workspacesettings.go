@@ -88,6 +88,8 @@ func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 		return tables.Invalid("Refresh must be all, changed, or empty for what the configuration says")
 	case w.DriftPeriod != 0 && (w.DriftPeriod < record.MinDriftPeriod || w.DriftPeriod > record.MaxDriftPeriod):
 		return tables.Invalid("Drift period must be between 1 minute and 90 days, or 0 for not watching")
+	case w.ObjectLocks && w.Bounds.PlanMemory != 0:
+		return errSharedStore
 	case w.Retention != nil && (w.Retention.Runs < 0 || w.Retention.States < 0 || w.Retention.For < 0):
 		return tables.Invalid("Numbers and times of the retention must not be negative")
 	}

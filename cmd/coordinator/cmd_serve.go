@@ -41,6 +41,9 @@ Options:
                         does it itself: then whatever a configuration ends or reads is the service.
   -engine-memory=MIB    How much memory each of them may use; a phase that needs more ends as errored, after three
                         attempts. Default: no bound.
+  -plan-time=DURATION   How long a plan may take, such as 2h, with the time for which it waits for workers. Default: no bound.
+  -plan-size=MIB        How large the result of a plan may be: the plan, the schemas of its providers, and its JSON;
+                        default 512. Workspaces can have lower bounds on time, size, and memory.
   -allow-read=PATHS, -allow-write=PATHS
                         Files and directories, separated as in PATH, that runs may read, or change as well. Where the
                         system has Landlock they can use no others, except for programs and their libraries, certificates
@@ -92,6 +95,8 @@ func runServe(ctx context.Context, a *app, args []string) int {
 	}
 	f.IntVar(&o.Engines, "engines", engines, "")
 	f.Int64Var(&o.EngineMemory, "engine-memory", 0, "")
+	f.DurationVar(&o.PlanTime, "plan-time", 0, "")
+	f.Int64Var(&o.PlanSize, "plan-size", serving.DefaultPlanSize, "")
 	f.Func("allow-read", "", func(list string) error {
 		o.Readable = append(o.Readable, filepath.SplitList(list)...)
 		return nil

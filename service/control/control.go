@@ -51,6 +51,8 @@ func Handler(svc *service.Service, log *slog.Logger) http.Handler {
 	mux.Handle("GET "+Prefix+"workspaces/{workspace}/doubts", s.authenticated(s.doubts))
 	mux.Handle("POST "+Prefix+"workspaces/{workspace}/doubts", s.bounded(maxOutcomes, s.resolve))
 	mux.Handle("POST "+Prefix+"workspaces/{workspace}/objects", s.bounded(maxState, s.changeObjects))
+	mux.Handle("GET "+Prefix+"workspaces/{workspace}/bounds", s.authenticated(s.bounds))
+	mux.Handle("PUT "+Prefix+"workspaces/{workspace}/bounds", s.authenticated(s.bound))
 	mux.Handle("GET "+Prefix+"workspaces/{workspace}/drift", s.authenticated(s.drift))
 	mux.Handle("POST "+Prefix+"workspaces/{workspace}/drift/refresh", s.authenticated(s.adopt))
 	mux.HandleFunc("GET "+Prefix+"runs/{run}/watch", s.streamed)

@@ -140,8 +140,9 @@ func (q *Queue) attempt(leaving, stopping context.Context, r *record.Run, j *Job
 // configuration could otherwise end the process again and again.
 func deadly(times int) error {
 	return fmt.Errorf("The process that carried out this phase has died %d times, and the phase is not begun again. The "+
-		"log of the service may tell whether the configuration is the cause: it may need more memory than there is. If it "+
-		"is not, start a new run", times)
+		"log of the service may tell whether the configuration is the cause: it may need more memory than there is, or than "+
+		"its process may use (serve -engine-memory, and the memory of plans in the settings of the workspace). If it is "+
+		"not, start a new run", times)
 }
 
 // WaitsForObjects records what a running apply waits for.

@@ -115,6 +115,8 @@ type Workspace struct {
 	DriftPeriod time.Duration `json:"driftPeriod,omitempty"`
 	// Retention replaces the service's retention for the workspace; nil leaves that in force.
 	Retention *Retention `json:"retention,omitempty"`
+	// Bounds are those of its plans. The lower one of them and of the service's counts.
+	Bounds Bounds `json:"bounds,omitzero"`
 
 	Lock Lock `json:"lock,omitzero"`
 	// CurrentRun is the run that holds the workspace or is the next to hold it; never a plan-only or saved one.
@@ -130,6 +132,34 @@ type Workspace struct {
 	MoreDoubts int     `json:"moreDoubts,omitempty"`
 	DoubtsOf   string  `json:"doubtsOf,omitempty"`
 	DoubtsSeen string  `json:"doubtsSeen,omitempty"`
+}
+
+// Bounds are what a plan may need at most. Zero is no bound.
+type Bounds struct {
+	// PlanTime is how long a plan may take, with the time for which it waits for workers.
+	PlanTime time.Duration `json:"planTime,omitempty"`
+	// PlanMemory is the memory of its process, in MiB. In a workspace with such a bound, each plan has a process of its
+	// own.
+	PlanMemory int64 `json:"planMemory,omitempty"`
+	// PlanSize is the size of what is stored of it, in MiB: the plan, the schemas of its providers, and its JSON.
+	PlanSize int64 `json:"planSize,omitempty"`
+}
+
+// Within returns the bounds of a workspace in a service with others. A workspace without a bound on memory gets none:
+// that of the service is one of all its engines.
+func (b Bounds) Within(of Bounds) Bounds {
+	lower := func(own, of int64) int64 {
+		if own == 0 || of != 0 && of < own {
+			return of
+		}
+		return own
+	}
+	w := Bounds{PlanTime: time.Duration(lower(int64(b.PlanTime), int64(of.PlanTime))),
+		PlanSize: lower(b.PlanSize, of.PlanSize)}
+	if b.PlanMemory != 0 {
+		w.PlanMemory = lower(b.PlanMemory, of.PlanMemory)
+	}
+	return w
 }
 
 // Retention says how long records of the past are kept. The zero value keeps everything.

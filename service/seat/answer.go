@@ -54,7 +54,8 @@ func (e *engine) about(answer func(http.ResponseWriter, *http.Request, *call) er
 }
 
 // once makes a request change something at most once: a repeated one is answered as the first one was, and one that
-// comes after the end of its call is refused. change must not wait for the engine: the end of the call waits for it.
+// comes after the end of its call is refused. change must not wait for the engine, because the end of the call waits
+// for change.
 func (c *call) once(r *http.Request, change func() error) error {
 	number, err := strconv.ParseUint(r.Header.Get(protocol.NumberHeader), 10, 64)
 	if err != nil || number == 0 {

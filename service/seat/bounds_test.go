@@ -44,7 +44,7 @@ func attacked(t *testing.T, attack func(w http.ResponseWriter)) *seat.Seats {
 		Handler: func(seat.Peer) http.Handler { return http.NotFoundHandler() },
 		Ready:   func(context.Context, seat.Peer) error { return nil },
 		Epoch:   func(int) (uint64, error) { return 1, nil },
-		Start: func(ctx context.Context, _ int, _ uint64) (*seat.Process, error) {
+		Start: func(ctx context.Context, _ int, _ uint64, _ int64) (*seat.Process, error) {
 			select {
 			case <-done: // there is no other engine
 				<-ctx.Done()
@@ -150,7 +150,7 @@ func TestAnAnswerThatIsTooLargeIsAnErrorOfTheRun(t *testing.T) {
 	}
 	j, _, _ := job(t, "run-1")
 	if _, err := h.Plan(t.Context(), j); err == nil || errors.Is(err, work.ErrLost) ||
-		!strings.Contains(err.Error(), "has 3 MiB, and the service accepts at most 1 MiB") {
+		!strings.Contains(err.Error(), "has 3.0 MiB") {
 		t.Errorf("the error is %v", err)
 	}
 	h.engine.PlanFunc = func(ctx context.Context, j *work.Job) (*work.PlanResult, error) {

@@ -216,6 +216,9 @@ func (e *engine) call(ctx context.Context, c *protocol.Call, workspace string, j
 	}
 	defer e.leave(number, entry)
 	c.Number, c.Most = number, e.o.MaxAnswer
+	if j != nil && j.Workspace.Bounds.PlanSize != 0 {
+		c.Most = min(c.Most, j.Workspace.Bounds.PlanSize<<20)
+	}
 	requesting, abort := context.WithCancel(context.WithoutCancel(ctx))
 	body, frames := io.Pipe()
 	var sending sync.WaitGroup

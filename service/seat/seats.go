@@ -28,8 +28,8 @@ type Options struct {
 	Seats int
 	// Epoch records that the next engine takes a seat, and returns its epoch. It is durable when Epoch returns.
 	Epoch func(seat int) (uint64, error)
-	// Start starts the process of an engine.
-	Start func(ctx context.Context, seat int, epoch uint64) (*Process, error)
+	// Start starts the process of an engine. memory bounds its memory, in MiB; 0 is the bound of all engines.
+	Start func(ctx context.Context, seat int, epoch uint64, memory int64) (*Process, error)
 	// Handler answers the requests of an engine that are not about calls.
 	Handler func(Peer) http.Handler
 	// Ready is called with each new engine before its first call, when Engines lists it already.
@@ -178,7 +178,7 @@ func (s *Seats) keep(ctx context.Context, t *seat) {
 			return
 		}
 		began := time.Now()
-		e, err := s.begin(ctx, t.number)
+		e, err := s.begin(ctx, t.number, 0)
 		if err != nil {
 			if ctx.Err() == nil {
 				s.o.Log.Error("an engine cannot be started; will retry", "seat", t.number, "error", err)
@@ -209,13 +209,13 @@ func (s *Seats) keep(ctx context.Context, t *seat) {
 	}
 }
 
-// begin starts an engine, and greets it.
-func (s *Seats) begin(ctx context.Context, number int) (*engine, error) {
+// begin starts an engine, and greets it. memory is that of Options.Start.
+func (s *Seats) begin(ctx context.Context, number int, memory int64) (*engine, error) {
 	epoch, err := s.o.Epoch(number)
 	if err != nil {
 		return nil, fmt.Errorf("recording the epoch: %w", err)
 	}
-	p, err := s.o.Start(ctx, number, epoch)
+	p, err := s.o.Start(ctx, number, epoch, memory)
 	if err != nil {
 		return nil, err
 	}
@@ -228,10 +228,10 @@ func (s *Seats) begin(ctx context.Context, number int) (*engine, error) {
 	return e, nil
 }
 
-// insist starts an engine, and tries again while that is not possible, as when NATS is away, until ctx ends.
-func (s *Seats) insist(ctx context.Context, number int) (*engine, error) {
+// insist is begin, and tries again while that is not possible, as when NATS is away, until ctx ends.
+func (s *Seats) insist(ctx context.Context, number int, memory int64) (*engine, error) {
 	for pause := shortPause; ; pause = min(2*pause, longPause) {
-		e, err := s.begin(ctx, number)
+		e, err := s.begin(ctx, number, memory)
 		if err == nil {
 			return e, nil
 		}
@@ -318,11 +318,17 @@ func mixed(v uint64) uint64 {
 	return v ^ v>>31
 }
 
-// place returns the engine for a call, and a function to be called after it. A plan during which an engine has died
-// runs in a process of its own: it may be what the engine died of. That is not possible where runs share the store of
+// alone reports whether a call has a process of its own: a plan during which an engine has died, because it may be what
+// the engine died of, and one of a workspace with a bound on memory. That is not possible where runs share the store of
 // their workspace.
+func alone(j *work.Job) bool {
+	return j != nil && j.Run.Status == record.Planning && !j.Workspace.ObjectLocks &&
+		(j.Run.Deaths > 0 || j.Workspace.Bounds.PlanMemory != 0)
+}
+
+// place returns the engine for a call, and a function to be called after it.
 func (s *Seats) place(ctx context.Context, workspace string, j *work.Job) (*engine, func(), error) {
-	if j == nil || j.Run.Deaths == 0 || j.Run.Status != record.Planning || j.Workspace.ObjectLocks {
+	if !alone(j) {
 		e, err := s.seats[seatOf(workspace, s.o.Seats)-1].current(ctx)
 		return e, func() {}, err
 	}
@@ -338,7 +344,7 @@ func (s *Seats) place(ctx context.Context, workspace string, j *work.Job) (*engi
 		defer s.mu.Unlock()
 		delete(s.alone, n)
 	}
-	e, err := s.insist(ctx, n)
+	e, err := s.insist(ctx, n, j.Workspace.Bounds.PlanMemory)
 	if err != nil {
 		free()
 		return nil, nil, err

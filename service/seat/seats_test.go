@@ -33,8 +33,9 @@ type harness struct {
 
 	mu      sync.Mutex // guards the fields below
 	epochs  map[int]uint64
-	starts  []int // the seats, in the order of the starts
-	refuses int   // how many starts fail
+	starts  []int   // the seats, in the order of the starts
+	memory  []int64 // the bounds of their engines
+	refuses int     // how many starts fail
 	kill    map[int]func()
 	ice     map[int][2]*ice
 	hangs   atomic.Int32 // how many engines do not answer their first message
@@ -63,7 +64,7 @@ func newHarness(t *testing.T, seats int) *harness {
 	return h
 }
 
-func (h *harness) start(_ context.Context, n int, _ uint64) (*seat.Process, error) {
+func (h *harness) start(_ context.Context, n int, _ uint64, memory int64) (*seat.Process, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.refuses > 0 {
@@ -91,6 +92,7 @@ func (h *harness) start(_ context.Context, n int, _ uint64) (*seat.Process, erro
 			}})
 	}()
 	h.starts, h.kill[n] = append(h.starts, n), end
+	h.memory = append(h.memory, memory)
 	return &seat.Process{Calls: calls, Back: back, Setup: []byte("setup"), Done: done, Kill: end,
 		Reason: func() error { return nil }}, nil
 }
@@ -379,6 +381,19 @@ func TestAPlanDuringWhichAnEngineDiedHasAProcessOfItsOwn(t *testing.T) {
 	if s := h.Status()[0]; s.Restarts != 0 {
 		t.Errorf("the other engine has died as well: %+v", s)
 	}
+	// A workspace with a bound on memory has one, too, that is bounded.
+	h.engine.Mu.Lock()
+	h.engine.PlanFunc = nil
+	h.engine.Mu.Unlock()
+	j.Run.Deaths, j.Workspace.Bounds.PlanMemory = 0, 200
+	if _, err := h.Plan(t.Context(), j); err != nil {
+		t.Fatal(err)
+	}
+	if h.mu.Lock(); h.starts[len(h.starts)-1] != 1000 || h.memory[len(h.memory)-1] != 200 {
+		t.Errorf("engines were started on %v, with %v", h.starts, h.memory)
+	}
+	h.mu.Unlock()
+	j.Run.Deaths, j.Workspace.Bounds.PlanMemory = 1, 0
 	// Where runs share a store, it can only be open in one process.
 	h.engine.Mu.Lock()
 	h.engine.PlanFunc = nil

@@ -108,6 +108,28 @@ func TestTheRetentionOfAWorkspaceIsSetOnItsPage(t *testing.T) {
 	}
 }
 
+// A bound could only be set by the API.
+func TestTheBoundsOfAWorkspaceAreSetOnItsPage(t *testing.T) {
+	b := newBrowser(t)
+	b.login("root", b.Token)
+	w := b.NewWorkspace("network")
+	const page = "/app/acme/network/settings"
+	status, _, text := b.post(page, url.Values{"action": {"bound"}, "plan-time": {"45m"}, "plan-size": {"32"},
+		"plan-memory": {""}})
+	if status != http.StatusOK || !strings.Contains(text, `name="plan-time" value="45m"`) ||
+		!strings.Contains(text, `name="plan-size" type="number" min="0" value="32"`) {
+		t.Errorf("%d, %s", status, text)
+	}
+	own, _, err := b.Workspaces.Bounds(b.Admin, w.ID)
+	if err != nil || own.PlanTime != 45*time.Minute || own.PlanSize != 32 {
+		t.Errorf("%+v, %v", own, err)
+	}
+	if status, _, _ := b.post(page, url.Values{"action": {"bound"}, "plan-size": {"much"}}); status !=
+		http.StatusUnprocessableEntity {
+		t.Errorf("what is no number: %d", status)
+	}
+}
+
 // A worker that was killed stayed "active" on the page for ever, and its slots were counted as those of the pool.
 func TestAWorkerThatWasKilledIsShownAsSilentForAnHour(t *testing.T) {
 	b := newBrowser(t)

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -86,6 +87,9 @@ type settingsPage struct {
 	// Retention is the retention in force, Age its minimum age as text; Default is that of the service.
 	Retention, Default record.Retention
 	Age, DefaultAge    string
+	// Bounds are the workspace's own bounds on its plans, PlanTime its time as text; Most are those of the service.
+	Bounds, Most       record.Bounds
+	PlanTime, MostTime string
 	Receivers          []receiver
 }
 
@@ -124,7 +128,11 @@ func (c *call) settings() error {
 			keep = *v.Retention
 		}
 		receivers, err := c.receivers(v.ID)
-		return settingsPage{Receivers: receivers, Retention: keep, Age: service.PeriodText(keep.For), Default: standard,
+		own, most, failed := c.svc.Workspaces.Bounds(c.actor, v.ID)
+		err = errors.Join(err, failed)
+		return settingsPage{Bounds: own, Most: most, PlanTime: service.PeriodText(own.PlanTime),
+			MostTime: service.PeriodText(most.PlanTime), Receivers: receivers, Retention: keep,
+			Age: service.PeriodText(keep.For), Default: standard,
 			DefaultAge: service.PeriodText(standard.For), MayChange: v.Permissions.Admin, MayLock: v.Permissions.Lock,
 			Mine: v.Lock.Kind == "user" && v.Lock.ID == c.actor.ID(), Hours: int(v.ApprovalExpiry / time.Hour),
 			Period: service.PeriodText(v.DriftPeriod)}, err
@@ -153,6 +161,23 @@ func retentionFrom(f url.Values) (*record.Retention, error) {
 	return r, nil
 }
 
+// boundsFrom reads the bounds on plans of a form.
+func boundsFrom(f url.Values) (b record.Bounds, err error) {
+	if b.PlanTime, err = service.ParsePlanTime(f.Get("plan-time")); err != nil {
+		return b, err
+	}
+	for name, to := range map[string]*int64{"plan-memory": &b.PlanMemory, "plan-size": &b.PlanSize} {
+		text := strings.TrimSpace(f.Get(name))
+		if text == "" {
+			continue
+		}
+		if *to, err = strconv.ParseInt(text, 10, 32); err != nil {
+			return b, &failure{http.StatusUnprocessableEntity, "A bound must be a number of MiB; 0 is that of the service."}
+		}
+	}
+	return b, nil
+}
+
 func (c *call) changeSettings() error {
 	w, err := c.svc.Workspaces.Named(c.actor, c.arg("org"), c.arg("ws"))
 	if err != nil {
@@ -176,6 +201,13 @@ func (c *call) changeSettings() error {
 	case "lift":
 		err = c.svc.Halts.Lift(c.actor, w.ID)
 		done = "Runs can start again."
+	case "bound":
+		b, failed := boundsFrom(f)
+		if err = failed; err != nil {
+			break
+		}
+		err = c.svc.Workspaces.Bound(c.actor, w.ID, b)
+		done = "The bounds were saved."
 	case "save":
 		description, mode, dir := f.Get("description"), f.Get("mode"), f.Get("directory")
 		auto, destroy, global := f.Get("auto") != "", f.Get("destroy") != "", f.Get("global") != ""

@@ -2,6 +2,7 @@ package work
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
 )
@@ -19,6 +20,16 @@ type PlanResult struct {
 
 // ApplyResult counts the changes of an apply.
 type ApplyResult struct{ Add, Change, Destroy, Import int }
+
+// FitsInto returns an error for a result of a phase that has more bytes than it may have.
+func FitsInto(size, most int64) error {
+	if size <= most {
+		return nil
+	}
+	return fmt.Errorf("The result of this phase has %.1f MiB: the plan, the schemas of its providers, and its JSON. At "+
+		"most %d MiB are possible. Divide the configuration among several workspaces, or have the size of plans raised: in "+
+		"the settings of the workspace, or by the operator (serve -plan-size)", float64(size)/(1<<20), most>>20)
+}
 
 // ErrStopped is returned by the engine when it has ended because it was asked to stop.
 var ErrStopped = errors.New("the run was stopped")

@@ -129,6 +129,29 @@ output "size" { value = length(jsonencode(local.big)) }
 	v.Ends(v.Apply(space, site.Slow(1, 10)).ID, client.RunApplied)
 }
 
+// A plan that needed much memory ended its engine, with the plans of others, before it had a process of its own.
+func TestAPlanOfAWorkspaceWithABoundOnMemoryEndsAlone(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	v := s.Service()
+	space := v.Workspace("one")
+	bounds := "workspaces/" + space.ID + "/bounds"
+	if code, text := v.Ask(http.MethodPut, bounds, map[string]any{"plan-memory": 160}); code != http.StatusOK {
+		t.Fatalf("%d: %s", code, text)
+	}
+	engines := v.Engines()
+	r := v.Apply(space, `
+locals { big = [for i in range(600) : [for j in range(500) : { number = i, text = "text ${j}", list = [i, j, 2] }]] }
+output "size" { value = length(jsonencode(local.big)) }
+`)
+	text := v.Logs(v.Ends(r.ID, client.RunErrored))
+	site.Wants(t, text, "has died 3 times", "the memory of plans in the settings of the workspace")
+	v.Ends(v.Apply(space, site.Slow(1, 10)).ID, client.RunApplied)
+	if now := v.Engines(); len(now) != 1 || now[0] != engines[0] {
+		t.Errorf("the engines are %v, and were %v", now, engines)
+	}
+}
+
 // The embedded worker was a part of the service: what ended it, ended the service.
 func TestTheEmbeddedWorkerIsReplacedAndWhatItDidIsInDoubt(t *testing.T) {
 	t.Parallel()

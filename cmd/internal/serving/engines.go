@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -136,9 +137,8 @@ func (s *serving) engines(st *store.Store, w *sharedConnection, stores *sealedSt
 func (s *serving) openSeats(st *store.Store, w *sharedConnection, stores *sealedStores, key *seal.Key) (*seat.Seats,
 	*processes) {
 	p := &processes{serving: s, w: w, stores: stores, key: key}
-	return seat.New(seat.Options{Seats: s.Engines, Log: s.Log, MaxState: maxState, MaxAnswer: maxAnswer,
-		Handler: p.handler, Start: p.start,
-		Ready: p.ready,
+	return seat.New(seat.Options{Seats: s.Engines, Log: s.Log, MaxState: maxState, MaxAnswer: s.PlanSize << 20,
+		Handler: p.handler, Start: p.start, Ready: p.ready,
 		Epoch: func(n int) (epoch uint64, err error) {
 			err = st.Update(func(tx *store.Tx) error {
 				r, err := tables.Seats.Get(tx, strconv.Itoa(n))
@@ -160,8 +160,8 @@ func (s *serving) openSeats(st *store.Store, w *sharedConnection, stores *sealed
 func DefaultEngines() int { return max(1, runtime.NumCPU()/2) }
 
 // start starts the process of an engine.
-func (p *processes) start(ctx context.Context, number int, _ uint64) (*seat.Process, error) {
-	told, err := p.setup(ctx, number)
+func (p *processes) start(ctx context.Context, number int, _ uint64, memory int64) (*seat.Process, error) {
+	told, err := p.setup(ctx, number, memory)
 	if err != nil {
 		return nil, err
 	}
@@ -238,8 +238,8 @@ func visibleOf(all environ.Variables) (out []string) {
 	return out
 }
 
-// setup returns the first message to an engine.
-func (p *processes) setup(ctx context.Context, number int) ([]byte, error) {
+// setup returns the first message to an engine. memory is as for seat.Options.Start.
+func (p *processes) setup(ctx context.Context, number int, memory int64) ([]byte, error) {
 	seed, err := p.w.Seed()
 	if err != nil {
 		return nil, fmt.Errorf("reading the key pair of the service: %w", err)
@@ -259,7 +259,7 @@ func (p *processes) setup(ctx context.Context, number int) ([]byte, error) {
 		}
 	}
 	return json.Marshal(setup{Data: p.Data, Name: name, Seed: seed, Aside: aside, Temp: p.temp, Readable: p.Readable,
-		Writable: p.Writable, Memory: p.EngineMemory << 20, NATS: p.Connector.Server(nil),
+		Writable: p.Writable, Memory: cmp.Or(memory, p.EngineMemory) << 20, NATS: p.Connector.Server(nil),
 		Parallelism: p.Parallelism, Environ: settingsOf(p.Environ), LogLevel: p.LogLevel, LogFormat: p.LogFormat,
 		Measured: p.instruments != nil})
 }

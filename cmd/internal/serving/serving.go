@@ -53,14 +53,17 @@ const (
 	maxState         = 512 << 20
 )
 
-// maxAnswer bounds the result of a phase, in bytes: the text of a plan, the schemas of its providers, and its JSON.
-const maxAnswer = 512 << 20
+// DefaultPlanSize and maxPlanSize bound what is stored of a plan, in MiB.
+const (
+	DefaultPlanSize = 512
+	maxPlanSize     = 1023 // what one message of an engine can have
+)
 
 // maxEngines is the maximum number of engines.
 const maxEngines = 256
 
 // leastEngineMemory is the least memory of an engine, in MiB.
-const leastEngineMemory = 128
+const leastEngineMemory = service.LeastPlanMemory
 
 // Options are the options of the command, and the parts of the process that the service uses.
 type Options struct {
@@ -78,6 +81,9 @@ type Options struct {
 	Engines int
 	// EngineMemory bounds the memory of each of them, in MiB; 0 for no bound.
 	EngineMemory int64
+	// PlanTime is how long a plan may take; 0 is no bound. PlanSize bounds what is stored of it, in MiB.
+	PlanTime time.Duration
+	PlanSize int64
 	// Readable and Writable are files, and directories with everything below them, that runs may read, and change.
 	Readable, Writable []string
 	// WatchReads is the maximum number of objects that are read at the same time to detect drift.
@@ -176,6 +182,10 @@ func (o *Options) Complete(args []string) error {
 		return fmt.Errorf("-engine-memory must be 0, or at least %d: an engine needs that for small runs", leastEngineMemory)
 	case o.EngineMemory != 0 && (o.Engines == 0 || !separate):
 		return errors.New("-engine-memory bounds the processes of -engines, and there are none")
+	case o.PlanTime < 0 || o.PlanTime > 0 && o.PlanTime < time.Second:
+		return errors.New("-plan-time must be 0 for no bound, or at least 1s")
+	case o.PlanSize < 1 || o.PlanSize > maxPlanSize:
+		return fmt.Errorf("-plan-size must be from 1 to %d", maxPlanSize)
 	case o.WatchReads < 1 || o.WatchReads > 10_000:
 		return errors.New("-watch-reads must be from 1 to 10000")
 	case o.Retention.Runs < 0 || o.Retention.States < 0 || o.Retention.For < 0:
@@ -297,6 +307,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 		Logger: log, Plans: o.Plans,
 		Applies: o.Applies, WatchReads: o.WatchReads, Retention: o.Retention, Mail: mail != nil,
 		MaxConfiguration: maxConfiguration, MaxState: maxState, Host: publicHost(o), Became: s.instruments.countStatus,
+		Bounds: record.Bounds{PlanTime: o.PlanTime, PlanMemory: o.EngineMemory, PlanSize: o.PlanSize},
 	})
 	if err != nil {
 		return err

@@ -218,9 +218,11 @@ func (c *call) answer(engine work.Engine) (a *protocol.Answer) {
 
 // bounded returns the answer, or an error in its place if the service does not accept as large an answer.
 func (c *call) bounded(a *protocol.Answer) *protocol.Answer {
-	if size := a.Size(); c.Most > 0 && size > c.Most {
-		return &protocol.Answer{Failure: protocol.FailureOf(fmt.Errorf("The result of this phase has %d MiB, and the "+
-			"service accepts at most %d MiB. Divide the configuration among several workspaces", size>>20, c.Most>>20))}
+	if c.Most == 0 {
+		return a
+	}
+	if err := work.FitsInto(a.Size(), c.Most); err != nil {
+		return &protocol.Answer{Failure: protocol.FailureOf(err)}
 	}
 	return a
 }
