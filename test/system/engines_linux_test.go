@@ -221,6 +221,22 @@ func TestTheProgramsOfARunReachTheirOwnFilesAlone(t *testing.T) {
 	}
 }
 
+// A provisioner wrote a file until the disk of the service was full.
+func TestTheFilesOfTheProgramsOfARunAreLimited(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	v := s.Service("-program-file-size=1")
+	text := v.Logs(v.Ends(v.Apply(v.Workspace("one"), `
+resource "terraform_data" "large" {
+  provisioner "local-exec" { command = "head -c 3000000 /dev/zero > large; echo it has $(wc -c < large) bytes" }
+}
+`).ID, client.RunApplied))
+	site.Wants(t, text, "it has 1048576 bytes")
+	if code, facts := v.Ready(); code != http.StatusOK || !strings.Contains(facts, "has at most 1 MiB") {
+		t.Errorf("/readyz says %d: %s", code, facts)
+	}
+}
+
 // Where the system call fails, a service works as well as elsewhere, and says what it lacks.
 func TestAServiceWithoutLandlockWorksAndSaysSo(t *testing.T) {
 	t.Parallel()

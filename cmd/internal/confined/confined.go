@@ -1,4 +1,4 @@
-// Package confined executes a program with less access to files than this process has.
+// Package confined executes a program with less access to files, and with less of the machine, than this process has.
 //
 // A process of the service starts other programs through it (package launch): it restricts itself, and becomes the
 // other program. It reads no configuration, and nothing in the environment.
@@ -20,8 +20,8 @@ import (
 const Command = "confined-process"
 
 // Arguments returns the arguments of the command, beginning with Command. Those of the program to be executed follow.
-func Arguments(r confine.Rules) []string {
-	args := []string{Command, "-read=" + joined(r.Read), "-write=" + joined(r.Write)}
+func Arguments(r confine.Rules, l Limits) []string {
+	args := append([]string{Command, "-read=" + joined(r.Read), "-write=" + joined(r.Write)}, l.arguments()...)
 	if r.Alone {
 		args = append(args, "-alone")
 	}
@@ -43,6 +43,9 @@ func become(args []string) error {
 	f := flag.NewFlagSet(Command, flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	read, write, alone := f.String("read", "", ""), f.String("write", "", ""), f.Bool("alone", false, "")
+	var l Limits
+	f.Int64Var(&l.Processes, "processes", 0, "")
+	f.Int64Var(&l.FileSize, "file-size", 0, "")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -54,6 +57,9 @@ func become(args []string) error {
 		return err
 	}
 	if err := waive(); err != nil {
+		return err
+	}
+	if err := l.apply(); err != nil {
 		return err
 	}
 	return execute(f.Args())

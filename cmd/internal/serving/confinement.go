@@ -39,7 +39,7 @@ func confineEngine(told *setup, cli *cliconfig.Config) error {
 		return err
 	}
 	inner := confine.Rules{Write: []string{"/"}, Alone: true} // files are restricted already
-	launch.Through(program, confined.Arguments(inner)...)
+	launch.Through(program, confined.Arguments(inner, told.Programs)...)
 	return nil
 }
 
@@ -67,10 +67,27 @@ func confinementOf(o Options) string {
 			"service."
 	case confine.Level() == 0:
 		return "This system has no Landlock (Linux 5.13 or later): configurations are evaluated in processes of their own, " +
-			"but programs that they start may read and change what the user of the service may."
+			"but programs that they start may read and change what the user of the service may. " + limitsOf(o)
 	}
 	return fmt.Sprintf("Configurations are evaluated in processes of their own, which Landlock (version %d) confines, "+
-		"with all programs that they start.", confine.Level())
+		"with all programs that they start. %s", confine.Level(), limitsOf(o))
+}
+
+// limitsOf says what limits the programs of runs.
+func limitsOf(o Options) string {
+	processes := fmt.Sprintf("These programs start no process when the user of the service has %d.", o.ProgramProcesses)
+	switch {
+	case o.ProgramProcesses == 0:
+		processes = "The number of their processes has no limit (-program-processes=0)."
+	case !confined.ProcessesHold():
+		processes = "The number of their processes has no limit: the service runs as root, which has none; set one for its " +
+			"cgroup (TasksMax of systemd, pids.max)."
+	}
+	if o.ProgramFileSize == 0 {
+		return processes + " Nor has the size of their files (-program-file-size=0)."
+	}
+	return processes + fmt.Sprintf(" A file that they write has at most %d MiB; the number of files has no limit.",
+		o.ProgramFileSize)
 }
 
 // temporary makes the directory for temporary files of runs. It has a short name, because plugins make sockets there. A

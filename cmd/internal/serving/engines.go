@@ -19,6 +19,7 @@ import (
 	"sync"
 
 	"github.com/millipede-iac/millipede/cmd/internal/adapters"
+	"github.com/millipede-iac/millipede/cmd/internal/confined"
 	"github.com/millipede-iac/millipede/cmd/internal/natsconn"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/layout"
@@ -68,6 +69,8 @@ type setup struct {
 	Writable []string `json:"writable,omitempty"`
 	// Memory bounds the memory of the engine, in bytes; 0 for no bound.
 	Memory int64 `json:"memory,omitempty"`
+	// Programs are the limits of the programs that the engine starts.
+	Programs confined.Limits `json:"programs,omitzero"`
 	// LogLevel and LogFormat are those of the service.
 	LogLevel  string `json:"logLevel"`
 	LogFormat string `json:"logFormat"`
@@ -261,7 +264,7 @@ func (p *processes) setup(ctx context.Context, number int, memory int64) ([]byte
 	return json.Marshal(setup{Data: p.Data, Name: name, Seed: seed, Aside: aside, Temp: p.temp, Readable: p.Readable,
 		Writable: p.Writable, Memory: cmp.Or(memory, p.EngineMemory) << 20, NATS: p.Connector.Server(nil),
 		Parallelism: p.Parallelism, Environ: settingsOf(p.Environ), LogLevel: p.LogLevel, LogFormat: p.LogFormat,
-		Measured: p.instruments != nil})
+		Measured: p.instruments != nil, Programs: p.programs()})
 }
 
 // settingsOf returns the variables of the service that engines need: how runs reach registries, proxies and collectors

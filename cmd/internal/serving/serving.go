@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/cmd/internal/adapters"
+	"github.com/millipede-iac/millipede/cmd/internal/confined"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/placement"
@@ -84,6 +85,9 @@ type Options struct {
 	// PlanTime is how long a plan may take; 0 is no bound. PlanSize bounds what is stored of it, in MiB.
 	PlanTime time.Duration
 	PlanSize int64
+	// ProgramProcesses and ProgramFileSize limit the programs of runs: how many processes and threads the user of the
+	// service may have when they start another one, and the size of each file that they write, in MiB. 0 is no limit.
+	ProgramProcesses, ProgramFileSize int64
 	// Readable and Writable are files, and directories with everything below them, that runs may read, and change.
 	Readable, Writable []string
 	// WatchReads is the maximum number of objects that are read at the same time to detect drift.
@@ -186,6 +190,8 @@ func (o *Options) Complete(args []string) error {
 		return errors.New("-plan-time must be 0 for no bound, or at least 1s")
 	case o.PlanSize < 1 || o.PlanSize > maxPlanSize:
 		return fmt.Errorf("-plan-size must be from 1 to %d", maxPlanSize)
+	case o.ProgramProcesses < 0 || o.ProgramFileSize < 0 || o.ProgramFileSize > 1<<30:
+		return errors.New("-program-processes and -program-file-size must be 0 for no limit, or positive")
 	case o.WatchReads < 1 || o.WatchReads > 10_000:
 		return errors.New("-watch-reads must be from 1 to 10000")
 	case o.Retention.Runs < 0 || o.Retention.States < 0 || o.Retention.For < 0:
@@ -204,6 +210,11 @@ func (o *Options) Complete(args []string) error {
 		return errors.New("-smtp-from and -smtp-password-file belong to -smtp")
 	}
 	return nil
+}
+
+// programs returns the limits of the programs of runs.
+func (o *Options) programs() confined.Limits {
+	return confined.Limits{Processes: o.ProgramProcesses, FileSize: o.ProgramFileSize << 20}
 }
 
 // serviceKey reads the key that encrypts the data, or creates it.

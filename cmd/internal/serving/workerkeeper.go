@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/cmd/internal/confined"
 	"github.com/millipede-iac/millipede/internal/environ"
 	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/service/seat"
@@ -34,6 +35,8 @@ type workerSetup struct {
 	Readable []string          `json:"readable,omitempty"`
 	Writable []string          `json:"writable,omitempty"`
 	Measured bool              `json:"measured,omitempty"`
+	// Programs are the limits of plugins and provisioners.
+	Programs confined.Limits `json:"programs,omitzero"`
 }
 
 // packagePath is the path of the worker's requests to the service: where a package is.
@@ -176,7 +179,7 @@ func (k *workerKeeper) clients() map[int]*http.Client {
 func (k *workerKeeper) greet(ctx context.Context, client *http.Client) error {
 	text, err := json.Marshal(workerSetup{Dir: filepath.Join(k.Data, "worker"), Data: k.Data, Temp: k.temp,
 		Slots: k.slots(), Environ: settingsOf(k.Environ), Readable: k.Readable, Writable: k.Writable,
-		Measured: k.instruments != nil})
+		Measured: k.instruments != nil, Programs: k.programs()})
 	if err != nil {
 		return err
 	}

@@ -223,7 +223,7 @@ func confineWorker(told *workerSetup, cli *cliconfig.Config) error {
 	r.Read = append(append(r.Read, told.Readable...), mirrors(cli)...)
 	r.Read = append(r.Read, cli.CacheDir, filepath.Join(told.Data, "packages"), filepath.Join(told.Dir, "packages"))
 	r.Write = append(append(r.Write, told.Writable...), told.Temp, filepath.Join(told.Data, "scratch"))
-	launch.Through(program, confined.Arguments(r)...)
+	launch.Through(program, confined.Arguments(r, told.Programs)...)
 	own := r
 	own.Write = append(append([]string{}, r.Write...), told.Dir, logFile(told.Environ))
 	return own.Apply()
