@@ -206,6 +206,12 @@ type storedMark struct {
 	Mark           json.RawMessage
 }
 
+// OlderStreams reports whether a run has dispatched tasks with registers in streams that this version does not use.
+func OlderStreams(ctx context.Context, v Values, run string) (bool, error) {
+	mark, err := loadMark(ctx, v, run)
+	return mark == olderMark, err
+}
+
 // loadMark returns the high-water mark that the run saw last in the transport; nil if it has seen none.
 func loadMark(ctx context.Context, v Values, run string) (*wire.HighWater, error) {
 	data, err := v.GetValue(ctx, marksBucket, run)

@@ -13,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
 	"github.com/millipede-iac/millipede/service/timelines"
+	"github.com/millipede-iac/millipede/wire"
 )
 
 // Capacity gives access to the workers and the limits with which the engine executes operations.
@@ -31,7 +32,8 @@ type Worker struct {
 	Name, Pool, Host, Version, Platform string
 	Slots, Running                      int
 	Draining                            bool
-	Protocol                            string        // the versions of the protocol that it speaks
+	Speaks                              wire.Versions // the versions of the protocol that it has
+	Older                               bool          // it lacks the highest version of the service
 	Unsuited                            string        // why the service gives it nothing, and what to do; or empty
 	Trouble                             string        // why it takes no tasks; empty while it does
 	Quiet                               time.Duration // the time since its last heartbeat

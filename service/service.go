@@ -98,6 +98,7 @@ type Service struct {
 	Timelines *timelines.Timelines
 	Identity  *Identity
 	Pools     *Pools
+	Upgrades  *Upgrades
 	Audit     *audit.Log
 
 	queue       *queue.Queue
@@ -171,6 +172,7 @@ func assemble(o *Options) *Service {
 		Run: runOf(s.Runs.Find), RunOfPhase: runOf(s.Runs.OfPhase)})
 	s.Pools = &Pools{shared: c, capacity: o.Capacity, runs: s.Runs, timelines: s.Timelines}
 	s.Runs.pools = s.Pools
+	s.Upgrades = &Upgrades{shared: c, version: o.Version, capacity: o.Capacity}
 	s.Identity = &Identity{shared: c, host: o.Host, renewIdentity: o.RenewIdentity}
 	carriers.identity, carriers.timelines = s.Identity, s.Timelines
 	s.Drift = drift.New(drift.Options{Store: o.Store, Now: o.Now, Log: o.Logger, Engine: o.Engine, Reads: o.WatchReads,

@@ -18,11 +18,12 @@ import (
 const serviceUsage = `
 Usage: coordinator [global options] service <subcommand> [options]
 
-  Backs up and restores a service.
+  Backs up, restores and upgrades a service.
 
 Subcommands:
-  backup    Write a backup of a running service to a file
-  restore   Create the directory of a service from a backup
+  backup           Write a backup of a running service to a file
+  restore          Create the directory of a service from a backup
+  finish-upgrade   Let a service use the features of its new version
 `
 
 const serviceBackupUsage = `

@@ -125,6 +125,8 @@ type Use struct {
 	ClearFiles bool
 	// Unreadable is the summary of the error if a state cannot be decrypted.
 	Unreadable Unreadable
+	// Raises: the store that the command opens is raised to the newest level of features.
+	Raises bool
 }
 
 // Unreadable is the summary of the error if a state cannot be decrypted; the zero value stands for the usual one.

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/millipede-iac/millipede/service"
 )
 
 // Client sends requests to a service. Its user must be an administrator of the service, but for Me and SetPassword.
@@ -70,6 +72,16 @@ func (c *Client) Backup(ctx context.Context) (io.ReadCloser, error) {
 		return nil, err
 	}
 	return answer.Body, nil
+}
+
+// Upgrade returns what an upgrade of the service depends on.
+func (c *Client) Upgrade(ctx context.Context) (u service.Upgrade, err error) {
+	return u, c.do(ctx, &u, http.MethodGet, nil, "upgrade")
+}
+
+// FinishUpgrade raises the stores of the service to the newest level of its version, and returns what it is then.
+func (c *Client) FinishUpgrade(ctx context.Context) (u service.Upgrade, err error) {
+	return u, c.do(ctx, &u, http.MethodPost, nil, "upgrade", "finish")
 }
 
 // Me returns the user of the token.

@@ -48,6 +48,8 @@ func Handler(svc *service.Service, log *slog.Logger) http.Handler {
 	mux.Handle("DELETE "+Prefix+"pools/{pool}/halt", s.authenticated(s.liftPool))
 	mux.Handle("GET "+Prefix+"runs/{run}/wait", s.authenticated(s.wait))
 	mux.Handle("GET "+Prefix+"backup", s.authenticated(s.backup))
+	mux.Handle("GET "+Prefix+"upgrade", s.authenticated(s.upgrade))
+	mux.Handle("POST "+Prefix+"upgrade/finish", s.authenticated(s.finishUpgrade))
 	mux.Handle("GET "+Prefix+"workspaces/{workspace}/doubts", s.authenticated(s.doubts))
 	mux.Handle("POST "+Prefix+"workspaces/{workspace}/doubts", s.bounded(maxOutcomes, s.resolve))
 	mux.Handle("POST "+Prefix+"workspaces/{workspace}/objects", s.bounded(maxState, s.changeObjects))
@@ -160,6 +162,16 @@ func (c *counted) Write(p []byte) (int, error) {
 	n, err := c.Writer.Write(p)
 	c.n += int64(n)
 	return n, err
+}
+
+// upgrade returns what an upgrade of the service depends on.
+func (s *server) upgrade(r *http.Request, a *rights.Actor) (any, error) {
+	return s.svc.Upgrades.Facts(r.Context(), a)
+}
+
+// finishUpgrade ends the time in which the version before can take the place of the service.
+func (s *server) finishUpgrade(r *http.Request, a *rights.Actor) (any, error) {
+	return s.svc.Upgrades.Finish(r.Context(), a)
 }
 
 // backup streams a backup of the service.

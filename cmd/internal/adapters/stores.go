@@ -5,18 +5,24 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/millipede-iac/millipede/cmd/internal/build"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
 // Stores implements estate.Stores with bbolt.
-type Stores struct{}
+type Stores struct {
+	// Level is the level of features to which a store is raised that is opened. 0 leaves that of an existing one, and
+	// gives a new one the newest.
+	Level int
+}
 
 // Open implements estate.Stores.
-func (Stores) Open(path string, info journal.LockInfo, timeout time.Duration, o estate.StoreOptions) (
+func (s Stores) Open(path string, info journal.LockInfo, timeout time.Duration, o estate.StoreOptions) (
 	estate.Store, error) {
-	options := bolt.Options{NewID: uuid.NewString, NoSync: o.Volatile, Workspace: o.Workspace}
+	options := bolt.Options{NewID: uuid.NewString, NoSync: o.Volatile, Workspace: o.Workspace,
+		Program: build.Version(), Level: s.Level}
 	if o.Target != nil {
 		options.Wrapper = o.Target
 	}

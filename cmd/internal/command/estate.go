@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/cmd/internal/adapters"
 	"github.com/millipede-iac/millipede/cmd/internal/hosting"
 	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/state/features"
 )
 
 // newEstate returns the estate of the working directory for the current command.
@@ -19,12 +20,16 @@ func (a *App) newEstate(use estate.Use) *estate.Estate {
 	if a.Shared != nil {
 		connector = a.Shared
 	}
+	level := 0
+	if use.Raises {
+		level = features.Own().Newest
+	}
 	return estate.New(estate.Options{
 		Dir: a.Dir, Here: a.chdir == "", Cwd: a.cwd, Temp: a.Environ.TempDir(), Environ: a.Environ,
 		Isolated: a.Shared != nil, Version: a.program.Version,
 		EngineVersion: a.program.EngineVersion, Platform: hosting.Platform,
 		Who: Who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
-		Stores: adapters.Stores{}, Connector: connector, Own: hosting.Own, Reattached: a.Connector.Reattached, CLI: a.CLI,
+		Stores: adapters.Stores{Level: level}, Connector: connector, Own: hosting.Own, Reattached: a.Connector.Reattached, CLI: a.CLI,
 		Services: a.Services,
 		Memory:   backend.NewMemory(), Stop: a.Interrupts.Stop, Process: a.Interrupts, Ask: a.ask,
 		Tell: a.Tell, Use: use,

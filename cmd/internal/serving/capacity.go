@@ -30,8 +30,9 @@ func workers(all []wire.Worker, connected time.Duration) (out []service.Worker) 
 		for _, pool := range w.Pools {
 			out = append(out, service.Worker{Name: w.Worker, Pool: pool, Host: w.Host, Version: w.Version,
 				Platform: w.Platform, Slots: w.Slots, Running: w.Running, Draining: w.Draining || w.Leaving,
-				Protocol: w.Versions().String(), Unsuited: w.Unsuited(wire.Spoken()),
-				Trouble: w.Trouble, Quiet: w.Since, Silent: w.Silent(connected)})
+				Speaks: w.Versions(), Older: w.Versions().Highest < wire.Spoken().Highest,
+				Unsuited: w.Unsuited(wire.Spoken()),
+				Trouble:  w.Trouble, Quiet: w.Since, Silent: w.Silent(connected)})
 		}
 	}
 	return out

@@ -99,7 +99,7 @@ func (o *EngineOptions) open(ctx context.Context, hello protocol.Hello, service 
 		return nil, err
 	}
 	p := &engineProcess{EngineOptions: *o, told: told, service: service, shared: shared, cli: cli, services: hosts,
-		connector: connector, stores: newRemoteStores(service, &told), hashes: providers.NewHashes(time.Now)}
+		connector: connector, stores: newRemoteStores(service, &told, o.Version), hashes: providers.NewHashes(time.Now)}
 	if told.Measured {
 		p.instruments = newEngineInstruments(o.Version)
 	}

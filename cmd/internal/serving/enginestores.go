@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/millipede-iac/millipede/service/seat/host"
 	"github.com/millipede-iac/millipede/service/seat/protocol"
 	"github.com/millipede-iac/millipede/state/bolt"
+	"github.com/millipede-iac/millipede/state/features"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
@@ -55,6 +57,19 @@ func (g *gatekeeper) admit(path string) bool {
 	return true
 }
 
+// levelHeader has the level of features of the service's stores. An engine raises the store of a workspace to it when it
+// opens the store, as far as it knows: while an upgrade is not finished, the service has a level that both know.
+const levelHeader = "Millipede-Level"
+
+// levelOf returns the level in a response; 0 from a service of before.
+func levelOf(r *http.Response) int {
+	level, err := strconv.Atoi(r.Header.Get(levelHeader))
+	if err != nil || level < 0 {
+		return 0
+	}
+	return level
+}
+
 // path returns the path of the store that a request is about.
 func (g *gatekeeper) path(r *http.Request) (string, error) {
 	q := r.URL.Query()
@@ -86,6 +101,7 @@ func (g *gatekeeper) open(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer g.stores.enter(path)()
+	w.Header().Set(levelHeader, strconv.Itoa(g.stores.level()))
 	w.WriteHeader(http.StatusOK)
 	if http.NewResponseController(w).Flush() != nil {
 		return
@@ -211,6 +227,7 @@ type copyRequest struct{ Path, To string }
 type remoteStores struct {
 	service *host.Service
 	data    string
+	program string // the version of the engine
 	// aside says that the seat of the workspace may have the store open, in another process.
 	aside bool
 
@@ -218,8 +235,8 @@ type remoteStores struct {
 	open map[string]*bolt.Store
 }
 
-func newRemoteStores(s *host.Service, told *setup) *remoteStores {
-	return &remoteStores{service: s, data: told.Data, aside: told.Aside, open: map[string]*bolt.Store{}}
+func newRemoteStores(s *host.Service, told *setup, program string) *remoteStores {
+	return &remoteStores{service: s, data: told.Data, program: program, aside: told.Aside, open: map[string]*bolt.Store{}}
 }
 
 // of returns the stores as a phase uses them that has a directory of its workspace.
@@ -246,7 +263,7 @@ func (s workspaceStores) query(path string) string {
 func (s workspaceStores) Open(path string, info journal.LockInfo, timeout time.Duration, o estate.StoreOptions) (
 	estate.Store, error) {
 	options := bolt.Options{NewID: uuid.NewString, NoSync: o.Volatile, Wrapper: remoteKeys{s.service, s.workspace},
-		SealNew: true, Workspace: o.Workspace, Unannounced: true}
+		SealNew: true, Workspace: o.Workspace, Unannounced: true, Program: s.program}
 	query := s.query(path)
 	if query == "" {
 		opened, err := bolt.OpenOptions(path, info, timeout, options)
@@ -260,6 +277,7 @@ func (s workspaceStores) Open(path string, info journal.LockInfo, timeout time.D
 	if err != nil {
 		return nil, err
 	}
+	options.Level = min(levelOf(response), features.Own().Newest)
 	opened, err := bolt.OpenOptions(path, info, timeout, options)
 	if err == nil {
 		s.mu.Lock()

@@ -29,6 +29,9 @@ type sealedStores struct {
 	adapters.Stores
 	key *seal.Key
 	dir string // of the service
+	// program is the version of the service, level the level of features of its stores.
+	program string
+	level   func() int
 
 	// gate is held for reading while a store is opened or closed, and for writing at the moment of a backup. It is not
 	// held while Open waits for another process's lock on a store.
@@ -43,7 +46,7 @@ type sealedStores struct {
 var _ store.Homes = (*sealedStores)(nil)
 
 func newSealedStores(dir string, key *seal.Key) *sealedStores {
-	return &sealedStores{key: key, dir: dir, open: map[string]copied{}, copying: map[string]chan struct{}{}}
+	return &sealedStores{key: key, dir: dir, level: func() int { return 0 }, open: map[string]copied{}, copying: map[string]chan struct{}{}}
 }
 
 // copied is an open store that can be copied: one of this process, or of an engine.
@@ -106,7 +109,8 @@ func (s *sealedStores) Open(path string, info journal.LockInfo, timeout time.Dur
 	estate.Store, error) {
 	defer s.enter(path)()
 	opened, err := bolt.OpenOptions(path, info, timeout, bolt.Options{NewID: uuid.NewString, NoSync: o.Volatile,
-		Wrapper: keyWrapper{s.key}, SealNew: true, Workspace: o.Workspace, Unannounced: true})
+		Wrapper: keyWrapper{s.key}, SealNew: true, Workspace: o.Workspace, Unannounced: true,
+		Program: s.program, Level: s.level()})
 	if err != nil {
 		return nil, err // not a nil store in an interface
 	}

@@ -282,7 +282,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	st, err := store.Open(o.Data, key)
+	st, err := store.OpenOptions(o.Data, key, store.Options{Program: o.Version})
 	if err != nil {
 		return err
 	}
@@ -310,6 +310,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 		log.Warn(text)
 	}
 	stores := newSealedStores(o.Data, key)
+	stores.program, stores.level = o.Version, func() int { return st.Features().Level }
 	engines := s.engines(st, w, stores, key, cli)
 	defer func() { err = errors.Join(err, engines.close()) }()
 	svc, err := service.New(service.Options{
