@@ -8,8 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// A pool's workers share one queue, so a worker may fetch a task of a version that it does not speak. It returns the task
-// without claiming it, so that no attempt is lost, and leaves the queue to the others for a while.
+// A pool's workers share one queue, so a worker may fetch a task of a version that it does not speak. It returns the
+// task without claiming it, so that no attempt is lost, and leaves the queue to the others for a while.
 
 const (
 	firstAside = time.Second
@@ -26,7 +26,8 @@ func (a *asideTime) wait(ctx context.Context) bool {
 	return a.next == 0 || sleep.For(ctx, a.next) == nil
 }
 
-// most returns how many tasks to fetch if so many slots are free: after a time aside one, to see whether it can be read.
+// most returns how many tasks to fetch if so many slots are free: after a time aside, one, to see whether it can be
+// read.
 func (a *asideTime) most(free int) int {
 	if a.next > 0 {
 		return min(free, 1)

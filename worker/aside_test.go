@@ -9,8 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// A worker claimed a task that it could not read, and reported that it did not begin it: the vertex failed, although the
-// other workers of its pool could read it.
+// A worker claimed a task that it could not read, and reported that it did not begin it: the vertex failed, although
+// the other workers of its pool could read it.
 func TestATaskOfAnotherVersionIsLeftToOtherWorkersUnclaimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

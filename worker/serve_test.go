@@ -106,8 +106,8 @@ func TestAnUnreadableCallIsAnsweredWithAnError(t *testing.T) {
 		b := newBench(t)
 		b.start()
 		synctest.Wait()
-		plain, err := wire.Packer{}.Unpack(t.Context(), wire.CallSubject("eu", wire.ProtocolVersion), b.bus.serving["eu"](t.Context(),
-			[]byte("rubbish")))
+		plain, err := wire.Packer{}.Unpack(t.Context(), wire.CallSubject("eu", wire.ProtocolVersion),
+			b.bus.serving["eu"](t.Context(), []byte("rubbish")))
 		if err != nil {
 			t.Fatal(err)
 		}

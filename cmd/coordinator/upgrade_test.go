@@ -62,7 +62,8 @@ func TestADirectoryIsCheckedBeforeAnUpgradeAndRaisedAfterIt(t *testing.T) {
 
 func TestAPoolIsAnObstacleOnlyIfNoneOfItsWorkersIsSuited(t *testing.T) {
 	worker := func(name, pool string, version int) wire.Worker {
-		return wire.Worker{Heartbeat: wire.Heartbeat{Worker: name, Pools: []string{pool}, Protocol: version, Version: "1.2.3"}}
+		return wire.Worker{Heartbeat: wire.Heartbeat{Worker: name, Pools: []string{pool}, Protocol: version,
+			Version: "1.2.3"}}
 	}
 	got := unsuitedPools([]wire.Worker{worker("a", "eu", 3), worker("b", "eu", wire.ProtocolVersion),
 		worker("d", "us", 3), worker("c", "us", 2), worker("e", "ap", wire.ProtocolVersion)})

@@ -270,7 +270,8 @@ func TestAPoolIsFullWhenItsPlacesAreTaken(t *testing.T) {
 	eu, us := ps.poolOf("eu"), ps.poolOf("us")
 	ps.placesOf(eu, true)
 	ps.placesOf(us, true)
-	ps.staff(&worker{Heartbeat: wire.Heartbeat{Protocol: wire.ProtocolVersion, Pools: []string{"eu", "us"}, Slots: 1}}, true)
+	ps.staff(&worker{Heartbeat: wire.Heartbeat{Protocol: wire.ProtocolVersion, Pools: []string{"eu", "us"}, Slots: 1}},
+		true)
 	ps.fit(eu, true)
 	ps.fit(us, true)
 	if eu.full() || !ps.idleElsewhere(us) {

@@ -77,7 +77,8 @@ type permits struct {
 
 func newPermits(c *common, s *Settings) permits {
 	return permits{common: c, Settings: s, versions: wire.Spoken(), limits: map[string]*limit{},
-		pools: map[string]*pool{}, acking: map[int][]permit{}, kept: map[wire.AttemptID][]permit{}, reclaims: map[PermitKey]wire.AttemptID{}}
+		pools: map[string]*pool{}, acking: map[int][]permit{}, kept: map[wire.AttemptID][]permit{},
+		reclaims: map[PermitKey]wire.AttemptID{}}
 }
 
 // limitOf returns the limit. It declares a limit that is new, or that was known only by its name. exact says that its

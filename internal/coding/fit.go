@@ -11,8 +11,9 @@ import (
 )
 
 // A message may have gained fields at the end of its structs, or may come from a program whose structs have fewer
-// fields. msgpack refuses an array with another number of fields than its struct has, so fit makes the arrays as long as
-// the structs are: it leaves out the elements beyond, and adds nil, which decodes to zero, for those that are missing.
+// fields. msgpack refuses an array with another number of fields than its struct has, so fit makes the arrays as long
+// as the structs are: it leaves out the elements beyond, and adds nil, which decodes to zero, for those that are
+// missing.
 
 // fit returns data with the arrays of structs as long as those of the type, and whether it has changed any. CheckBounds
 // must have accepted data. What it does not understand stays as it is, for msgpack to refuse.

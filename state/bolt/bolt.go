@@ -28,7 +28,8 @@ import (
 )
 
 // Format is the newest version of the file's layout that this code supports. It reads older ones and rejects newer
-// ones. From level 2 on, a level (package features) has a format of its own, so that programs before it reject the file.
+// ones. From level 2 on, a level (package features) has a format of its own, so that programs before it reject the
+// file.
 const Format = sharedFormat + features.Newest - 1
 
 // The top-level buckets of the file.

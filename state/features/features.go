@@ -10,8 +10,8 @@ import (
 	"fmt"
 )
 
-// The levels of the stores that this program can work with. A new feature that earlier programs cannot read, or must not
-// write beside, takes the next level, and says so in docs/format/features.md.
+// The levels of the stores that this program can work with. A new feature that earlier programs cannot read, or must
+// not write beside, takes the next level, and says so in docs/format/features.md.
 const (
 	Oldest = 1
 	Newest = 1

@@ -29,9 +29,9 @@ func (a *App) newEstate(use estate.Use) *estate.Estate {
 		Isolated: a.Shared != nil, Version: a.program.Version,
 		EngineVersion: a.program.EngineVersion, Platform: hosting.Platform,
 		Who: Who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
-		Stores: adapters.Stores{Level: level}, Connector: connector, Own: hosting.Own, Reattached: a.Connector.Reattached, CLI: a.CLI,
-		Services: a.Services,
-		Memory:   backend.NewMemory(), Stop: a.Interrupts.Stop, Process: a.Interrupts, Ask: a.ask,
+		Stores: adapters.Stores{Level: level}, Connector: connector, Own: hosting.Own,
+		Reattached: a.Connector.Reattached, CLI: a.CLI, Services: a.Services,
+		Memory: backend.NewMemory(), Stop: a.Interrupts.Stop, Process: a.Interrupts, Ask: a.ask,
 		Tell: a.Tell, Use: use,
 	})
 }

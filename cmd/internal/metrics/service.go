@@ -78,8 +78,8 @@ func (s *Set) Transport(t Transport) {
 	used := desc("pool_slots_used", "Slots of the live workers of a pool that are in use.", "pool")
 	spoken := desc("workers_protocol", "Live workers of a pool, by the highest version of the protocol that they speak.",
 		"pool", "version")
-	unsuited := desc("workers_unsuited", "Live workers of a pool that are given nothing, because they speak no version of "+
-		"the protocol that this program speaks.", "pool")
+	unsuited := desc("workers_unsuited", "Live workers of a pool that are given nothing, because they speak no version "+
+		"of the protocol that this program speaks.", "pool")
 	up := desc("nats_up", "Is 1 when NATS has answered this scrape.")
 	s.registry.MustRegister(&scraped{all: []*prometheus.Desc{held, waiting, size, workers, slots, used, spoken,
 		unsuited, up}, ask: func(gauge func(*prometheus.Desc, float64, ...string)) {

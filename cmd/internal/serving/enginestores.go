@@ -57,8 +57,8 @@ func (g *gatekeeper) admit(path string) bool {
 	return true
 }
 
-// levelHeader has the level of features of the service's stores. An engine raises the store of a workspace to it when it
-// opens the store, as far as it knows: while an upgrade is not finished, the service has a level that both know.
+// levelHeader has the level of features of the service's stores. An engine raises the store of a workspace to it when
+// it opens the store, as far as it knows: while an upgrade is not finished, the service has a level that both know.
 const levelHeader = "Millipede-Level"
 
 // levelOf returns the level in a response; 0 from a service of before.

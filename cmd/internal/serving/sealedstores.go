@@ -46,7 +46,8 @@ type sealedStores struct {
 var _ store.Homes = (*sealedStores)(nil)
 
 func newSealedStores(dir string, key *seal.Key) *sealedStores {
-	return &sealedStores{key: key, dir: dir, level: func() int { return 0 }, open: map[string]copied{}, copying: map[string]chan struct{}{}}
+	return &sealedStores{key: key, dir: dir, level: func() int { return 0 }, open: map[string]copied{},
+		copying: map[string]chan struct{}{}}
 }
 
 // copied is an open store that can be copied: one of this process, or of an engine.
