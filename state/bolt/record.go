@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"sort"
 
@@ -44,6 +45,9 @@ const (
 	hasDoubt
 	createBeforeDestroy
 	skipDestroy
+	// laterParts is the first of the parts that a later version may add. Each of them has a string at the end of the
+	// object, which may be empty, in the order of their bits: so this version can skip them.
+	laterParts
 )
 
 // set sets or replaces an object, or removes it if data is nil.
@@ -104,6 +108,7 @@ func decodeRecord(data []byte) (record, error) {
 	for i := uint64(0); i < n && !d.broken; i++ {
 		r.objects = append(r.objects, encodedObject{state.DeposedKey(d.bytes()), d.bytes()})
 	}
+	d.rest = nil // what a later version has added at the end of a record
 	return r, d.err()
 }
 
@@ -211,6 +216,9 @@ func (r *reader) decodeObject(data []byte) (*state.Object, error) {
 	}
 	o.CreateBeforeDestroy = parts&createBeforeDestroy != 0
 	o.SkipDestroy = parts&skipDestroy != 0
+	for range bits.OnesCount64(parts / laterParts) {
+		d.bytes()
+	}
 	return o, d.err()
 }
 

@@ -51,24 +51,32 @@ func framed(body []byte) []byte {
 	return append(frame, body...)
 }
 
-// decodeFrame decodes the first frame of data and returns its length; 0 if there is no complete one.
-func decodeFrame(data []byte) (Entry, int64) {
+// decodeFrame decodes the first frame of data and returns its length; 0 if there is no complete one. It returns
+// ErrFormat for a complete one that this version cannot read: a crash leaves none, so a later version has written it.
+func decodeFrame(data []byte) (Entry, int64, error) {
 	if len(data) < headerSize {
-		return Entry{}, 0
+		return Entry{}, 0, nil
 	}
 	n := int64(binary.LittleEndian.Uint32(data))
-	if n > maxBody || int64(len(data)) < headerSize+n {
-		return Entry{}, 0
+	// A crash may leave zeros, whose checksum would be right for an empty body.
+	if n == 0 || n > maxBody || int64(len(data)) < headerSize+n {
+		return Entry{}, 0, nil
 	}
 	body := data[headerSize : headerSize+n]
 	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(data[4:]) {
-		return Entry{}, 0
+		return Entry{}, 0, nil
 	}
 	var e Entry
-	if coding.Unmarshal(body, maxDepth, &e) != nil || e.Ref.Attempt == "" || e.Status > Ended {
-		return Entry{}, 0
+	err := coding.Unmarshal(body, maxDepth, &e)
+	switch {
+	case err != nil:
+		return Entry{}, 0, fmt.Errorf("%w: an entry is intact and cannot be decoded (%w). Use the version that wrote it",
+			ErrFormat, err)
+	case e.Ref.Attempt == "" || e.Status > Ended:
+		return Entry{}, 0, fmt.Errorf("%w: an entry about the attempt %q has status %d. Use the version that wrote it",
+			ErrFormat, e.Ref.Attempt, e.Status)
 	}
-	return e, headerSize + n
+	return e, headerSize + n, nil
 }
 
 // load reads or creates the file, and truncates an incomplete end.
@@ -104,7 +112,10 @@ func (j *Journal) read() (cut int64, err error) {
 	}
 	j.size = int64(len(magic))
 	for {
-		e, n := decodeFrame(data[j.size:])
+		e, n, err := decodeFrame(data[j.size:])
+		if err != nil {
+			return 0, err
+		}
 		if n == 0 {
 			break
 		}

@@ -15,15 +15,15 @@ func FuzzDecodeFrame(f *testing.F) {
 	}
 	f.Add(frame[headerSize:])
 	f.Fuzz(func(t *testing.T, body []byte) {
-		e, n := decodeFrame(framed(body))
-		if n == 0 {
+		e, n, err := decodeFrame(framed(body))
+		if n == 0 || err != nil {
 			return
 		}
 		again, err := encodeFrame(e)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if same, _ := decodeFrame(again); same.Ref != e.Ref || same.Status != e.Status ||
+		if same, _, err := decodeFrame(again); err != nil || same.Ref != e.Ref || same.Status != e.Status ||
 			string(same.Message) != string(e.Message) {
 			t.Errorf("%+v is read as %+v", e, same)
 		}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/vmihailenco/msgpack/v5"
 	"go.uber.org/goleak"
 
 	"github.com/millipede-iac/millipede/test/stage/disk"
@@ -274,6 +275,50 @@ func TestOnlyTheOwnerMayReadTheFiles(t *testing.T) {
 		must(t, err)
 		if got := info.Mode().Perm(); got != want {
 			t.Errorf("%s has mode %o, want %o", path, got, want)
+		}
+	}
+}
+
+// An entry of a later version was taken for one that a crash has cut off: it was removed, with everything behind it, and
+// results were lost.
+func TestAnEntryOfALaterVersionIsLeftAlone(t *testing.T) {
+	type later struct {
+		Entry
+		Until string `msgpack:"until"`
+	}
+	frame := func(status Status, more string) []byte {
+		body, err := msgpack.Marshal(later{Entry{Ref: ref(1), Nonce: "n", Status: status, Message: []byte("m")}, more})
+		must(t, err)
+		return framed(body)
+	}
+	zeros := make([]byte, 64)
+	for name, c := range map[string]struct {
+		frames []byte
+		fails  bool
+		cut    int64
+	}{
+		"with another key":                    {frame(Ended, "x"), false, 0},
+		"with another status":                 {frame(Ended+1, ""), true, 0},
+		"with bytes that are no entry":        {framed([]byte{0xc1}), true, 0},
+		"before zeros that a crash has left":  {append(frame(Ended, ""), zeros...), false, 64},
+		"before a beginning of another frame": {append(frame(Ended, ""), frame(Ended, "")[:9]...), false, 9},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, fileName)
+		must(t, os.WriteFile(path, append([]byte(magic), c.frames...), 0o600))
+		j, cut, err := Open(dir)
+		if errors.Is(err, ErrFormat) != c.fails || cut != c.cut {
+			t.Errorf("%s: cut %d bytes, %v", name, cut, err)
+		}
+		if err == nil {
+			if got := j.Pending(); len(got) != 1 || string(got[0].Message) != "m" {
+				t.Errorf("%s: found %+v", name, got)
+			}
+			must(t, j.Close())
+			continue
+		}
+		if data, err := os.ReadFile(path); err != nil || len(data) != len(magic)+len(c.frames) {
+			t.Errorf("%s: the file was changed: %d bytes, %v", name, len(data), err)
 		}
 	}
 }
