@@ -279,8 +279,8 @@ func TestOnlyTheOwnerMayReadTheFiles(t *testing.T) {
 	}
 }
 
-// An entry of a later version was taken for one that a crash has cut off: it was removed, with everything behind it, and
-// results were lost.
+// An entry of a later version was taken for one that a crash has cut off: it was removed, with everything behind it,
+// and results were lost.
 func TestAnEntryOfALaterVersionIsLeftAlone(t *testing.T) {
 	type later struct {
 		Entry

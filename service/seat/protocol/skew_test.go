@@ -11,7 +11,8 @@ import (
 )
 
 // messages are all messages of the protocol.
-var messages = []any{protocol.Hello{}, protocol.Welcome{}, protocol.ToEngine{}, protocol.ToService{}, protocol.Failure{}}
+var messages = []any{protocol.Hello{}, protocol.Welcome{}, protocol.ToEngine{}, protocol.ToService{},
+	protocol.Failure{}}
 
 // filled returns a value in which every field is set, some levels deep.
 func filled(t reflect.Type, depth int) reflect.Value {
