@@ -13,9 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/millipede-iac/millipede/internal/wholefile"
+	"github.com/millipede-iac/millipede/state/recorded"
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
@@ -60,7 +59,7 @@ func (s *Store) Backup(ctx context.Context, out io.Writer, version string, at ti
 	if err := b.document(backupHead, head{Format: BackupFormat, Version: version, At: at}); err != nil {
 		return err
 	}
-	var records *bbolt.Tx
+	var records *recorded.Tx
 	defer func() {
 		if records != nil {
 			err = errors.Join(err, records.Rollback())
@@ -69,7 +68,7 @@ func (s *Store) Backup(ctx context.Context, out io.Writer, version string, at ti
 	cut := func() (err error) {
 		// As after a crash, a log may have less than the records say, but never more.
 		if b.logs, err = sizes(filepath.Join(s.dir, "logs")); err == nil {
-			records, err = s.db.Begin(false)
+			records, err = recorded.Begin(s.db)
 		}
 		return err
 	}

@@ -6,9 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/millipede-iac/millipede/state/features"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // Features returns the level of the store, and which versions of Millipede have set it and opened the store last.
@@ -34,7 +33,7 @@ func (s *Store) Raise() (features.Record, error) {
 	return about, nil
 }
 
-func putFeatures(meta *bbolt.Bucket, r features.Record) error {
+func putFeatures(meta *recorded.Bucket, r features.Record) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -44,7 +43,7 @@ func putFeatures(meta *bbolt.Bucket, r features.Record) error {
 }
 
 // readFeatures returns the level of a file. One of the versions before levels has a format alone.
-func readFeatures(meta *bbolt.Bucket) (r features.Record, err error) {
+func readFeatures(meta *recorded.Bucket) (r features.Record, err error) {
 	format := meta.Get(formatKey)
 	if len(format) != 4 {
 		return r, errors.New("the file has no valid format version")

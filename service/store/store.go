@@ -16,8 +16,11 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/millipede-iac/millipede/internal/bug"
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/state/features"
+	"github.com/millipede-iac/millipede/state/groupcommit"
+	"github.com/millipede-iac/millipede/state/recorded"
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
@@ -50,9 +53,11 @@ var (
 
 // Store keeps the records of a service. Safe for concurrent use.
 type Store struct {
-	db  *bbolt.DB
-	key *seal.Key
-	dir string
+	db *bbolt.DB
+	// commits combines concurrent changes of records, so that they share a sync.
+	commits *groupcommit.Queue
+	key     *seal.Key
+	dir     string
 	// around wraps every write; see Around.
 	around  func(kind, name string, change func() error) error
 	unsure  func() // see OnUnsure
@@ -104,9 +109,9 @@ func OpenOptions(dir string, key *seal.Key, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	db.MaxBatchDelay = time.Millisecond // concurrent writers share a sync
 	s := &Store{db: db, key: key, dir: dir, opts: o,
 		around: func(_, _ string, change func() error) error { return change() }, unsure: func() {}}
+	s.commits = groupcommit.New(s.transact)
 	if err := s.prepare(); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", path, err), db.Close())
 	}
@@ -115,7 +120,7 @@ func OpenOptions(dir string, key *seal.Key, o Options) (*Store, error) {
 
 // prepare creates the layout of a new file, and checks the level of an existing one.
 func (s *Store) prepare() error {
-	return s.db.Update(func(tx *bbolt.Tx) error {
+	return recorded.Update(s.db, func(tx *recorded.Tx) error {
 		meta := tx.Bucket(metaBucket)
 		if meta == nil {
 			meta, err := tx.CreateBucket(metaBucket)
@@ -146,7 +151,10 @@ func (s *Store) prepare() error {
 }
 
 // Close waits for transactions in progress, and closes the file.
-func (s *Store) Close() error { return s.db.Close() }
+func (s *Store) Close() error {
+	s.commits.Close()
+	return s.db.Close()
+}
 
 // Stats returns the number of changes since the store was opened, the total time for writing them, and the size
 // of the file in bytes.
@@ -169,7 +177,7 @@ func (s *Store) Unseal(place, sealed []byte) ([]byte, error) { return s.key.Open
 
 // Tx is a transaction on the records. It is valid until the function that received it returns.
 type Tx struct {
-	tx  *bbolt.Tx
+	tx  *recorded.Tx
 	key *seal.Key
 	// cache is the cache of decoded records; nil in a write transaction, and if records are not encrypted.
 	cache *recordCache
@@ -184,7 +192,7 @@ func (s *Store) View(fn func(*Tx) error) error {
 	if s.key == nil {
 		shelf = nil
 	}
-	return s.db.View(func(tx *bbolt.Tx) error { return fn(&Tx{tx: tx, key: s.key, cache: shelf}) })
+	return recorded.View(s.db, func(tx *recorded.Tx) error { return fn(&Tx{tx: tx, key: s.key, cache: shelf}) })
 }
 
 // Update calls fn with a write transaction, and commits if fn returns nil. The change is durable when Update
@@ -194,12 +202,15 @@ func (s *Store) Update(fn func(*Tx) error) error {
 	var last *Tx
 	var refused error // the error of fn
 	err := s.around("records", "", func() error {
-		return s.db.Batch(func(tx *bbolt.Tx) error {
+		return s.commits.Do(func(tx *recorded.Tx) error {
 			last = &Tx{tx: tx, key: s.key}
 			refused = fn(last)
 			return refused
 		})
 	})
+	if b := (*bug.Error)(nil); errors.As(err, &b) {
+		panic(b) // where it was made, and not where the transaction was
+	}
 	if err != nil {
 		if refused == nil {
 			s.unsure()
@@ -211,6 +222,16 @@ func (s *Store) Update(fn func(*Tx) error) error {
 		f()
 	}
 	return last.failure
+}
+
+// transact runs changes of records in one transaction. A panic becomes a *bug.Error of that change, because those that
+// share the transaction wait for a result.
+func (s *Store) transact(ops []groupcommit.Op) (failed int, err error) {
+	failed = -1
+	err = bug.Catch(func() error {
+		return recorded.Update(s.db, func(tx *recorded.Tx) error { return groupcommit.Run(tx, ops, &failed) })
+	})
+	return failed, err
 }
 
 // Fail makes Update return an error although it commits: for the record that a request was refused.

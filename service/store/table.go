@@ -6,7 +6,7 @@ import (
 	"iter"
 	"strings"
 
-	"go.etcd.io/bbolt"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // Table is a kind of record with its indexes. Declare it as a package variable: it has no state.
@@ -25,9 +25,9 @@ const separator = "\x00"
 // Join makes an index key from its parts. List also finds the key by its first parts, and sorts by the others.
 func Join(parts ...string) string { return strings.Join(parts, separator) }
 
-func (t *Table[T]) bucket(tx *Tx) *bbolt.Bucket { return tx.tx.Bucket([]byte("table/" + t.Name)) }
+func (t *Table[T]) bucket(tx *Tx) *recorded.Bucket { return tx.tx.Bucket([]byte("table/" + t.Name)) }
 
-func (t *Table[T]) index(tx *Tx, name string) *bbolt.Bucket {
+func (t *Table[T]) index(tx *Tx, name string) *recorded.Bucket {
 	return tx.tx.Bucket([]byte("index/" + t.Name + "/" + name))
 }
 
@@ -147,15 +147,15 @@ func (t *Table[T]) Delete(tx *Tx, id string) error {
 // All yields every record, sorted by key. It ends after the first record that cannot be read. The records must
 // not be changed during the iteration.
 func (t *Table[T]) All(tx *Tx) iter.Seq2[*T, error] {
-	return t.walk(tx, (*bbolt.Cursor).First, (*bbolt.Cursor).Next)
+	return t.walk(tx, recorded.Cursor.First, recorded.Cursor.Next)
 }
 
 // Backward is All in descending order.
 func (t *Table[T]) Backward(tx *Tx) iter.Seq2[*T, error] {
-	return t.walk(tx, (*bbolt.Cursor).Last, (*bbolt.Cursor).Prev)
+	return t.walk(tx, recorded.Cursor.Last, recorded.Cursor.Prev)
 }
 
-func (t *Table[T]) walk(tx *Tx, first, next func(*bbolt.Cursor) (k, v []byte)) iter.Seq2[*T, error] {
+func (t *Table[T]) walk(tx *Tx, first, next func(recorded.Cursor) (k, v []byte)) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		b := t.bucket(tx)
 		if b == nil {

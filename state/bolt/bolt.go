@@ -22,8 +22,10 @@ import (
 
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/state/features"
+	"github.com/millipede-iac/millipede/state/groupcommit"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/locks"
+	"github.com/millipede-iac/millipede/state/recorded"
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
@@ -88,7 +90,7 @@ type Store struct {
 	created bool // this opening has created the file
 	about   features.Record
 
-	commits groupCommit
+	commits *groupcommit.Queue
 	names   names // used only by the writer
 
 	held     heldLocks    // of whole workspaces
@@ -143,7 +145,7 @@ func OpenOptions(path string, info journal.LockInfo, timeout time.Duration, o Op
 		return nil, errors.Join(err, db.Close())
 	}
 	s := &Store{db: db, path: path, opts: o}
-	s.commits.init(s.transact)
+	s.commits = groupcommit.New(s.transact)
 	if err := s.prepare(info); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -153,7 +155,7 @@ func OpenOptions(path string, info journal.LockInfo, timeout time.Duration, o Op
 // prepare checks the format of the file, or writes it to a new one, and records the holder.
 func (s *Store) prepare(info journal.LockInfo) error {
 	existing := false
-	err := s.view(func(tx *bbolt.Tx) (err error) {
+	err := s.view(func(tx *recorded.Tx) (err error) {
 		if existing = tx.Bucket(metaBucket) != nil; existing {
 			s.about, err = readFeatures(tx, s.path)
 		}
@@ -193,7 +195,7 @@ func (s *Store) create() (err error) {
 	if err := s.about.Check(s.opts.Levels); err != nil {
 		return err
 	}
-	err = s.update(func(tx *bbolt.Tx) error {
+	err = s.update(func(tx *recorded.Tx) error {
 		if err := layOut(tx, s.about); err != nil {
 			return err
 		}
@@ -215,7 +217,7 @@ func (s *Store) create() (err error) {
 }
 
 // layOut creates the buckets of a new file.
-func layOut(tx *bbolt.Tx, about features.Record) error {
+func layOut(tx *recorded.Tx, about features.Record) error {
 	for _, name := range [][]byte{metaBucket, namesBucket, depsBucket, workspacesBucket, runsBucket, valuesBucket} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
@@ -230,7 +232,7 @@ func layOut(tx *bbolt.Tx, about features.Record) error {
 // Close waits for commits in progress, and lets other processes open the file.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
-		s.commits.close()
+		s.commits.Close()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		var err error
@@ -255,8 +257,8 @@ func (s *Store) PutHint(ctx context.Context, bucket, key string, value []byte) e
 	return s.later(ctx, putValue(bucket, key, value))
 }
 
-func putValue(bucket, key string, value []byte) func(*bbolt.Tx) error {
-	return func(tx *bbolt.Tx) error {
+func putValue(bucket, key string, value []byte) func(*recorded.Tx) error {
+	return func(tx *recorded.Tx) error {
 		b, err := tx.Bucket(valuesBucket).CreateBucketIfNotExists([]byte(bucket))
 		if err != nil {
 			return err
@@ -270,7 +272,7 @@ func (s *Store) GetValue(ctx context.Context, bucket, key string) (value []byte,
 	if err := s.settled(ctx); err != nil {
 		return nil, err
 	}
-	err = s.read(ctx, func(tx *bbolt.Tx) error {
+	err = s.read(ctx, func(tx *recorded.Tx) error {
 		if b := tx.Bucket(valuesBucket).Bucket([]byte(bucket)); b != nil {
 			if v := b.Get([]byte(key)); v != nil {
 				value = append([]byte{}, v...)

@@ -17,6 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/recorded"
 	"github.com/millipede-iac/millipede/state/storetest"
 )
 
@@ -145,7 +146,7 @@ func TestAFileOfANewerVersionIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = db.Update(func(tx *bbolt.Tx) error {
+	err = recorded.Update(db, func(tx *recorded.Tx) error {
 		data, _ := json.Marshal(bolt.Format + 1)
 		return tx.Bucket([]byte("meta")).Put([]byte("format"), data)
 	})

@@ -9,11 +9,10 @@ import (
 	"math"
 	"slices"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // Since returns the changes since a version. It reads only the undo records of the later versions and the current
@@ -22,7 +21,7 @@ func (s *Store) Since(ctx context.Context, name, lineage string, serial uint64) 
 	if err := s.unlock(ctx); err != nil {
 		return nil, err
 	}
-	err = s.read(ctx, func(tx *bbolt.Tx) error {
+	err = s.read(ctx, func(tx *recorded.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
 			return err
@@ -65,7 +64,7 @@ func (w *workspace) only(lineage string, serial uint64) (number uint64, found bo
 }
 
 // differences returns the differences between the data and the version with a number.
-func (s *Store) differences(tx *bbolt.Tx, w *workspace, number uint64) ([]journal.Difference, error) {
+func (s *Store) differences(tx *recorded.Tx, w *workspace, number uint64) ([]journal.Difference, error) {
 	steps, versions, err := w.steps(number)
 	if err != nil {
 		return nil, err

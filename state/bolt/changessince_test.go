@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"testing"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // Only changed parts of the state may be read. The test damages the others.
@@ -39,7 +38,7 @@ func TestWhatHasChangedIsToldWithoutReadingWhatHasNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	commit(set(1, `{"a":1}`))
-	if err := s.update(func(tx *bbolt.Tx) error {
+	if err := s.update(func(tx *recorded.Tx) error {
 		data := tx.Bucket(workspacesBucket).Bucket([]byte(journal.DefaultWorkspace)).Bucket(dataBucket)
 		return data.Put(keyOf(instanceKind, "t.n2"), []byte("no record"))
 	}); err != nil {

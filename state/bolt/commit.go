@@ -8,12 +8,11 @@ import (
 	"errors"
 	"fmt"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/locks"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // Commit commits state changes and events together. If it returns nil, they survive any crash; if it returns an
@@ -31,7 +30,7 @@ func (s *Store) Commit(ctx context.Context, t journal.Commit) error {
 			return err
 		}
 	}
-	return s.write(ctx, func(tx *bbolt.Tx) error {
+	return s.write(ctx, func(tx *recorded.Tx) error {
 		w, err := s.workspace(tx, t.Workspace)
 		if err != nil {
 			return err
@@ -68,7 +67,7 @@ func (s *Store) Commit(ctx context.Context, t journal.Commit) error {
 // unfinished reports whether the version in progress may have changes. Each command asks it first, and nearly always
 // there are none: that needs no transaction that writes.
 func (s *Store) unfinished(ctx context.Context, name, lockID string) (may bool, err error) {
-	err = s.read(ctx, func(tx *bbolt.Tx) error {
+	err = s.read(ctx, func(tx *recorded.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil || s.shared(w, lockID) {
 			return err
@@ -93,7 +92,7 @@ func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.Stat
 	if err := s.unlockForWriting(ctx); err != nil {
 		return err
 	}
-	return s.write(ctx, func(tx *bbolt.Tx) error {
+	return s.write(ctx, func(tx *recorded.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
 			return err
@@ -130,7 +129,7 @@ func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.Stat
 
 // edit creates a version, within one transaction.
 type edit struct {
-	tx      *bbolt.Tx
+	tx      *recorded.Tx
 	w       *workspace
 	names   *names
 	making  uint64  // number of the version that is being made
@@ -149,7 +148,7 @@ type edit struct {
 }
 
 // edit begins to create the version of a request for locks or, for nil, the workspace's common version.
-func (s *Store) edit(tx *bbolt.Tx, w *workspace, request *locks.Request) (*edit, error) {
+func (s *Store) edit(tx *recorded.Tx, w *workspace, request *locks.Request) (*edit, error) {
 	number, before, err := w.latest()
 	if err != nil {
 		return nil, damaged(s.path, err.Error())
@@ -297,6 +296,6 @@ func (e *edit) end(v version) error {
 	if err != nil {
 		return err
 	}
-	e.w.versions.FillPercent = 1 // they only grow at the end
+	e.w.versions.GrowsAtItsEnd() // they only grow at the end
 	return e.w.versions.Put(binary.BigEndian.AppendUint64(nil, e.making), data)
 }

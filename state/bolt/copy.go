@@ -13,6 +13,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // A command that only reads uses a copy of the store. Copying is fast, however long the command runs, so writers do
@@ -33,7 +34,7 @@ func (s *Store) CopyTo(ctx context.Context, to string) error {
 // CopyOf is CopyTo, but calls begun, once, when the content of the copy is determined.
 func (s *Store) CopyOf(ctx context.Context, to string, begun func()) error {
 	begun = sync.OnceFunc(begun)
-	return s.read(ctx, func(tx *bbolt.Tx) error {
+	return s.read(ctx, func(tx *recorded.Tx) error {
 		begun()
 		return writeCopy(tx, to)
 	})
@@ -56,7 +57,7 @@ func Copy(path, to string) (err error) {
 			}
 			continue
 		}
-		err = db.View(func(tx *bbolt.Tx) error { return writeCopy(tx, to) })
+		err = recorded.View(db, func(tx *recorded.Tx) error { return writeCopy(tx, to) })
 		return errors.Join(err, db.Close())
 	}
 }
@@ -88,7 +89,7 @@ func openShared(path string) (db *bbolt.DB, file *os.File, err error) {
 }
 
 // writeCopy writes the content of a transaction's view.
-func writeCopy(tx *bbolt.Tx, to string) error {
+func writeCopy(tx *recorded.Tx, to string) error {
 	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("copying the state store: %w", err)

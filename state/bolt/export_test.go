@@ -3,17 +3,13 @@ package bolt
 import (
 	"errors"
 
-	"go.etcd.io/bbolt"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // Check checks the whole file for damage.
 func (s *Store) Check() error {
-	return s.view(func(tx *bbolt.Tx) error {
-		var all []error
-		for err := range tx.Check() {
-			all = append(all, err)
-		}
-		return errors.Join(all...)
+	return s.view(func(tx *recorded.Tx) error {
+		return errors.Join(tx.Check()...)
 	})
 }
 

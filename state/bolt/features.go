@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/millipede-iac/millipede/state/features"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 var featuresKey = []byte("features") // in meta: a features.Record
@@ -16,7 +15,7 @@ var featuresKey = []byte("features") // in meta: a features.Record
 func (s *Store) Features() features.Record { return s.about }
 
 // storedFeatures returns what the file says about its features; false if it says nothing, as those of earlier versions.
-func storedFeatures(tx *bbolt.Tx) (r features.Record, recorded bool, err error) {
+func storedFeatures(tx *recorded.Tx) (r features.Record, known bool, err error) {
 	data := tx.Bucket(metaBucket).Get(featuresKey)
 	if data == nil {
 		return r, false, nil
@@ -28,7 +27,7 @@ func storedFeatures(tx *bbolt.Tx) (r features.Record, recorded bool, err error) 
 }
 
 // readFeatures returns the level of the file. Its format counts, too: earlier programs know nothing else.
-func readFeatures(tx *bbolt.Tx, path string) (features.Record, error) {
+func readFeatures(tx *recorded.Tx, path string) (features.Record, error) {
 	format := 0
 	if err := json.Unmarshal(tx.Bucket(metaBucket).Get(formatKey), &format); err != nil || format < 1 {
 		return features.Record{}, damaged(path, "the version of its format cannot be read")
@@ -41,7 +40,7 @@ func readFeatures(tx *bbolt.Tx, path string) (features.Record, error) {
 	return r, nil
 }
 
-func putFeatures(tx *bbolt.Tx, r features.Record) error {
+func putFeatures(tx *recorded.Tx, r features.Record) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -62,7 +61,7 @@ func (s *Store) noteFeatures() error {
 	if !changed {
 		return nil
 	}
-	err = s.update(func(tx *bbolt.Tx) error { return errors.Join(putFeatures(tx, about), fixFormat(tx)) })
+	err = s.update(func(tx *recorded.Tx) error { return errors.Join(putFeatures(tx, about), fixFormat(tx)) })
 	if err == nil {
 		s.about = about
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -140,8 +141,8 @@ func damaged(path, why string) error {
 		"versions and without what an unfinished run had not yet written there", ErrDamaged, path, why)
 }
 
-// recoverDamage converts panics of bbolt about invalid pages, and faults while reading them, into an error. It is
-// deferred as recoverDamage(...)(). Other panics are bugs and are not recovered.
+// recoverDamage converts panics of bbolt, and of package recorded over it, about invalid pages, and faults while
+// reading them, into an error. It is deferred as recoverDamage(...)(). Other panics are bugs and are not recovered.
 func recoverDamage(path string, err *error) func() {
 	old := debug.SetPanicOnFault(true)
 	return func() {
@@ -157,7 +158,7 @@ func recoverDamage(path string, err *error) func() {
 		switch {
 		case fault:
 			*err = damaged(path, "a page of it cannot be read")
-		case panickedIn("go.etcd.io/bbolt"):
+		case panickedIn("go.etcd.io/bbolt", "github.com/millipede-iac/millipede/state/recorded"):
 			*err = damaged(path, fmt.Sprint(p))
 		default:
 			panic(p)
@@ -165,8 +166,8 @@ func recoverDamage(path string, err *error) func() {
 	}
 }
 
-// panickedIn reports whether the panic that is being recovered was raised in a module.
-func panickedIn(module string) bool {
+// panickedIn reports whether the panic that is being recovered was raised in one of these modules or packages.
+func panickedIn(modules ...string) bool {
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
 	panicked := false
@@ -176,7 +177,7 @@ func panickedIn(module string) bool {
 		case f.Function == "runtime.gopanic":
 			panicked = true
 		case panicked && !inRuntime:
-			return strings.HasPrefix(f.Function, module)
+			return slices.ContainsFunc(modules, func(m string) bool { return strings.HasPrefix(f.Function, m) })
 		}
 		if !more {
 			return false

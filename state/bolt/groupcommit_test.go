@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/millipede-iac/millipede/internal/bug"
+	"github.com/millipede-iac/millipede/state/groupcommit"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // After a panic in one operation, its goroutine still held the right to write, and all later operations waited for
@@ -25,13 +25,13 @@ func TestAnOperationThatPanicsFailsAlone(t *testing.T) {
 		}
 	}()
 	wrote := 0
-	fine := func(*bbolt.Tx) error { wrote++; return nil }
-	failed, err := s.transact([]func(*bbolt.Tx) error{fine, func(*bbolt.Tx) error { panic("oops") }, fine})
+	fine := func(*recorded.Tx) error { wrote++; return nil }
+	failed, err := s.transact([]groupcommit.Op{fine, func(*recorded.Tx) error { panic("oops") }, fine})
 	var b *bug.Error
 	if failed != 1 || !errors.As(err, &b) || wrote != 1 {
 		t.Errorf("operation %d failed with %v, after %d others", failed, err, wrote)
 	}
-	if err := s.write(t.Context(), func(*bbolt.Tx) error { panic("oops") }); !errors.As(err, &b) {
+	if err := s.write(t.Context(), func(*recorded.Tx) error { panic("oops") }); !errors.As(err, &b) {
 		t.Errorf("the panic became %v", err)
 	}
 	if err := s.write(t.Context(), fine); err != nil {

@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // Load returns the current state, including the changes of the version in progress.
@@ -55,7 +54,7 @@ func (s *Store) LoadExactly(ctx context.Context, name string, info journal.Versi
 
 // Versions lists the ended versions, newest first.
 func (s *Store) Versions(ctx context.Context, name string) (list []journal.VersionInfo, err error) {
-	err = s.read(ctx, func(tx *bbolt.Tx) error {
+	err = s.read(ctx, func(tx *recorded.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
 			return err

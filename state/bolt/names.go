@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // Dependencies are transitive: in a deep graph each object has thousands of them, and the instances of one resource
@@ -35,7 +34,7 @@ const maxSets = 1024
 func (n *names) forget() { *n = names{} }
 
 // putDeps stores a set and returns its key.
-func (n *names) putDeps(tx *bbolt.Tx, set *state.Dependencies) ([depsHash]byte, error) {
+func (n *names) putDeps(tx *recorded.Tx, set *state.Dependencies) ([depsHash]byte, error) {
 	if key, ok := n.sets[set]; ok {
 		return key, nil
 	}
@@ -59,7 +58,7 @@ func (n *names) putDeps(tx *bbolt.Tx, set *state.Dependencies) ([depsHash]byte, 
 }
 
 // numbersOf returns the numbers of the resources of a set, sorted.
-func (n *names) numbersOf(tx *bbolt.Tx, set *state.Dependencies) ([]uint64, error) {
+func (n *names) numbersOf(tx *recorded.Tx, set *state.Dependencies) ([]uint64, error) {
 	if u := set.Universe(); n.of != u {
 		n.of, n.into = u, nil
 	}
@@ -80,7 +79,7 @@ func (n *names) numbersOf(tx *bbolt.Tx, set *state.Dependencies) ([]uint64, erro
 }
 
 // number returns the number of an address, assigning one if necessary.
-func (n *names) number(tx *bbolt.Tx, r state.Dependency) (uint64, error) {
+func (n *names) number(tx *recorded.Tx, r state.Dependency) (uint64, error) {
 	b := tx.Bucket(namesBucket)
 	if n.numbers == nil {
 		known, err := readNames(tx)
@@ -96,7 +95,7 @@ func (n *names) number(tx *bbolt.Tx, r state.Dependency) (uint64, error) {
 		return number, nil
 	}
 	number := uint64(len(n.numbers) + 1)
-	b.FillPercent = 1 // they only grow at the end
+	b.GrowsAtItsEnd() // they only grow at the end
 	if err := b.Put(binary.BigEndian.AppendUint32(nil, uint32(number)), []byte(r.Value().String())); err != nil {
 		return 0, err
 	}
@@ -105,7 +104,7 @@ func (n *names) number(tx *bbolt.Tx, r state.Dependency) (uint64, error) {
 }
 
 // readNames returns the addresses with numbers; the first has the number 1.
-func readNames(tx *bbolt.Tx) ([]state.Dependency, error) {
+func readNames(tx *recorded.Tx) ([]state.Dependency, error) {
 	var known []state.Dependency
 	err := tx.Bucket(namesBucket).ForEach(func(_, text []byte) error {
 		i, diags := addr.ParseInstance(string(text))
@@ -120,18 +119,18 @@ func readNames(tx *bbolt.Tx) ([]state.Dependency, error) {
 
 // reader resolves dependencies while a state is loaded. Equal sets are shared.
 type reader struct {
-	tx    *bbolt.Tx
+	tx    *recorded.Tx
 	known *state.Universe // the number n of the file is n-1 in it
 	sets  map[[depsHash]byte]*state.Dependencies
 }
 
-func newReader(tx *bbolt.Tx) (*reader, error) {
+func newReader(tx *recorded.Tx) (*reader, error) {
 	known, err := readNames(tx)
 	return &reader{tx: tx, known: state.NewUniverse(known...), sets: map[[depsHash]byte]*state.Dependencies{}}, err
 }
 
 // after returns a reader for a later transaction. If no names were added, it shares all sets.
-func (r *reader) after(tx *bbolt.Tx) (*reader, error) {
+func (r *reader) after(tx *recorded.Tx) (*reader, error) {
 	if last, _ := tx.Bucket(namesBucket).Cursor().Last(); len(last) != 4 ||
 		int(binary.BigEndian.Uint32(last)) != r.known.Len() || len(r.sets) > maxSets {
 		return newReader(tx)

@@ -8,9 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // The buckets of a workspace for observations of plans. They are created when needed.
@@ -24,7 +23,7 @@ func (s *Store) Reads(ctx context.Context, name string) (reads journal.Reads, er
 	if err := s.settled(ctx); err != nil {
 		return reads, err
 	}
-	err = s.read(ctx, func(tx *bbolt.Tx) error {
+	err = s.read(ctx, func(tx *recorded.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
 			return err
@@ -64,7 +63,7 @@ var allKey = []byte{0}
 // NoteReads records that instances were read. With all, the cost is that of removing the records of single
 // instances.
 func (s *Store) NoteReads(ctx context.Context, name string, at time.Time, all bool, list []string) error {
-	return s.later(ctx, func(tx *bbolt.Tx) error {
+	return s.later(ctx, func(tx *recorded.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
 			return err
@@ -113,7 +112,7 @@ func (s *Store) Verdicts(ctx context.Context, name string) (list map[string]jour
 		return nil, err
 	}
 	list = map[string]journal.Verdict{}
-	err = s.read(ctx, func(tx *bbolt.Tx) error {
+	err = s.read(ctx, func(tx *recorded.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
 			return err
@@ -145,7 +144,7 @@ func (s *Store) NoteVerdicts(ctx context.Context, name string, list map[string]j
 	if err := s.unlockForWriting(ctx); err != nil {
 		return err
 	}
-	return s.later(ctx, func(tx *bbolt.Tx) error {
+	return s.later(ctx, func(tx *recorded.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
 			return err

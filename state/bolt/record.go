@@ -11,11 +11,11 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
-	"go.etcd.io/bbolt"
 
 	"github.com/millipede-iac/millipede/internal/coding"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // record is the stored form of one instance: its provider instance and its objects. Objects stay encoded until they
@@ -113,7 +113,7 @@ func decodeRecord(data []byte) (record, error) {
 }
 
 // encodeObject encodes an object; its dependencies are stored separately.
-func (n *names) encodeObject(tx *bbolt.Tx, o *state.Object) ([]byte, error) {
+func (n *names) encodeObject(tx *recorded.Tx, o *state.Object) ([]byte, error) {
 	parts := 0
 	mark := func(is bool, part int) {
 		if is {

@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"github.com/zclconf/go-cty/cty"
-	"go.etcd.io/bbolt"
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // manyThings returns a state with resources of n instances in total.
@@ -42,7 +42,7 @@ func TestAWholeStateIsPutInTheOrderOfItsKeys(t *testing.T) {
 	if err != nil || !got.SameContent(st) {
 		t.Fatalf("%v: there is %v", err, state.Differences(st, got))
 	}
-	err = s.update(func(tx *bbolt.Tx) error {
+	err = s.update(func(tx *recorded.Tx) error {
 		w, err := s.workspace(tx, journal.DefaultWorkspace)
 		if err != nil {
 			return err

@@ -8,11 +8,10 @@ import (
 	"maps"
 	"slices"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/locks"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // Several runs can change a workspace at the same time if they have requested locks of objects. Their changes are
@@ -25,7 +24,7 @@ var (
 )
 
 // readRequests loads the requests from the file, in their order, so that the same ones are granted as before.
-func (s *Store) readRequests(tx *bbolt.Tx) error {
+func (s *Store) readRequests(tx *recorded.Tx) error {
 	all := tx.Bucket(workspacesBucket)
 	if all == nil {
 		return nil
@@ -116,7 +115,7 @@ func (s *Store) AskLocks(ctx context.Context, name string, r locks.Request) erro
 	if err != nil {
 		return err
 	}
-	err = s.write(ctx, func(tx *bbolt.Tx) error {
+	err = s.write(ctx, func(tx *recorded.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
 			return err
@@ -170,7 +169,7 @@ func (s *Store) LeaveLocks(ctx context.Context, name, id string) error {
 
 // leave is LeaveLocks for callers that hold s.asking.
 func (s *Store) leave(ctx context.Context, name, id string) error {
-	err := s.write(ctx, func(tx *bbolt.Tx) error {
+	err := s.write(ctx, func(tx *recorded.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
 			return err

@@ -12,10 +12,10 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/vmihailenco/msgpack/v5"
-	"go.etcd.io/bbolt"
 
 	"github.com/millipede-iac/millipede/internal/coding"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // The content of a run's bucket.
@@ -35,7 +35,7 @@ func (s *Store) BeginRun(ctx context.Context, lockID string, r journal.Run, plan
 		return err
 	}
 	packed := compress(plan)
-	return s.write(ctx, func(tx *bbolt.Tx) error {
+	return s.write(ctx, func(tx *recorded.Tx) error {
 		w, err := s.workspace(tx, r.Workspace)
 		if err != nil {
 			return err
@@ -64,7 +64,7 @@ func (s *Store) BeginRun(ctx context.Context, lockID string, r journal.Run, plan
 
 // EndRun records how a run ended, and removes the oldest ended runs.
 func (s *Store) EndRun(ctx context.Context, lockID, id, status string, at time.Time) error {
-	return s.write(ctx, func(tx *bbolt.Tx) error {
+	return s.write(ctx, func(tx *recorded.Tx) error {
 		r, _, err := findRun(tx, id)
 		if err != nil {
 			return err
@@ -81,7 +81,7 @@ func (s *Store) EndRun(ctx context.Context, lockID, id, status string, at time.T
 }
 
 // endRun is EndRun, for callers that have checked the lock.
-func endRun(tx *bbolt.Tx, id string, end journal.Ending) error {
+func endRun(tx *recorded.Tx, id string, end journal.Ending) error {
 	r, b, err := findRun(tx, id)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func endRun(tx *bbolt.Tx, id string, end journal.Ending) error {
 
 // Runs lists the runs of a workspace, newest first.
 func (s *Store) Runs(ctx context.Context, name string) (runs []journal.Run, err error) {
-	err = s.read(ctx, func(tx *bbolt.Tx) error {
+	err = s.read(ctx, func(tx *recorded.Tx) error {
 		if _, err := s.workspace(tx, name); err != nil {
 			return err
 		}
@@ -114,8 +114,8 @@ func (s *Store) RunPlan(ctx context.Context, id string) (r journal.Run, plan []b
 	if err := s.unlock(ctx); err != nil {
 		return r, nil, err
 	}
-	err = s.read(ctx, func(tx *bbolt.Tx) error {
-		var b *bbolt.Bucket
+	err = s.read(ctx, func(tx *recorded.Tx) error {
+		var b *recorded.Bucket
 		if r, b, err = findRun(tx, id); err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (s *Store) Events(ctx context.Context, id string) (events []journal.Event, 
 	if err := s.unlock(ctx); err != nil {
 		return nil, err
 	}
-	err = s.read(ctx, func(tx *bbolt.Tx) error {
+	err = s.read(ctx, func(tx *recorded.Tx) error {
 		_, b, err := findRun(tx, id)
 		if err != nil {
 			return err
@@ -172,7 +172,7 @@ func decodeEvents(data []byte) ([]journal.Event, error) {
 }
 
 // appendEvents adds events to a run's journal.
-func (s *Store) appendEvents(tx *bbolt.Tx, run string, events []journal.Event) error {
+func (s *Store) appendEvents(tx *recorded.Tx, run string, events []journal.Event) error {
 	if run == "" || len(events) == 0 {
 		return nil
 	}
@@ -189,16 +189,16 @@ func (s *Store) appendEvents(tx *bbolt.Tx, run string, events []journal.Event) e
 	if err != nil {
 		return err
 	}
-	list.b.FillPercent = 1 // they only grow at the end
+	list.b.GrowsAtItsEnd() // they only grow at the end
 	return list.put(binary.BigEndian.AppendUint64(nil, number), data)
 }
 
 // runBox returns the box of a bucket of a run.
-func (s *Store) runBox(b *bbolt.Bucket, id string, within ...string) box {
+func (s *Store) runBox(b *recorded.Bucket, id string, within ...string) box {
 	return s.box(b, append([]string{string(runsBucket), id}, within...)...)
 }
 
-func findRun(tx *bbolt.Tx, id string) (journal.Run, *bbolt.Bucket, error) {
+func findRun(tx *recorded.Tx, id string) (journal.Run, *recorded.Bucket, error) {
 	var r journal.Run
 	b := tx.Bucket(runsBucket).Bucket([]byte(id))
 	if b == nil {
@@ -211,7 +211,7 @@ func findRun(tx *bbolt.Tx, id string) (journal.Run, *bbolt.Bucket, error) {
 }
 
 // runsOf returns the runs of a workspace, newest first.
-func runsOf(tx *bbolt.Tx, workspace string) ([]journal.Run, error) {
+func runsOf(tx *recorded.Tx, workspace string) ([]journal.Run, error) {
 	var runs []journal.Run
 	err := tx.Bucket(runsBucket).ForEachBucket(func(id []byte) error {
 		r, _, err := findRun(tx, string(id))
@@ -231,7 +231,7 @@ func runsOf(tx *bbolt.Tx, workspace string) ([]journal.Run, error) {
 
 // pruneRuns removes all but the newest ended runs of a workspace. It keeps those that have not ended, unless all is
 // set.
-func pruneRuns(tx *bbolt.Tx, workspace string, keep int, all bool) error {
+func pruneRuns(tx *recorded.Tx, workspace string, keep int, all bool) error {
 	runs, err := runsOf(tx, workspace)
 	if err != nil {
 		return err

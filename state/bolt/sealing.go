@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/recorded"
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
@@ -47,7 +48,7 @@ var sealKey = []byte("seal") // in meta: the encrypted key
 
 // box is a bucket whose values are sealed, if the store is.
 type box struct {
-	b     *bbolt.Bucket
+	b     *recorded.Bucket
 	key   *seal.Key
 	place string // of the bucket
 }
@@ -76,7 +77,7 @@ func (x box) put(key, value []byte) error {
 }
 
 // box returns the box of a bucket; path are the names of the enclosing buckets.
-func (s *Store) box(b *bbolt.Bucket, path ...string) box {
+func (s *Store) box(b *recorded.Bucket, path ...string) box {
 	return box{b, s.key, strings.Join(path, "\x00")}
 }
 
@@ -123,7 +124,7 @@ func (s *Store) unlock(ctx context.Context) error {
 func (s *Store) openKey(ctx context.Context) (key *seal.Key, stale bool, err error) {
 	var wrapped []byte
 	empty := false
-	err = s.viewing(func(tx *bbolt.Tx) error {
+	err = s.viewing(func(tx *recorded.Tx) error {
 		wrapped = append(wrapped, tx.Bucket(metaBucket).Get(sealKey)...)
 		empty = isEmpty(tx)
 		return nil
@@ -168,8 +169,8 @@ func (s *Store) openKey(ctx context.Context) (key *seal.Key, stale bool, err err
 }
 
 // isEmpty reports whether a store has neither states nor runs.
-func isEmpty(tx *bbolt.Tx) bool {
-	holds := func(b *bbolt.Bucket) bool {
+func isEmpty(tx *recorded.Tx) bool {
+	holds := func(b *recorded.Bucket) bool {
 		k, _ := b.Cursor().First()
 		return k != nil
 	}
@@ -188,7 +189,7 @@ func isEmpty(tx *bbolt.Tx) bool {
 }
 
 // dropSeal removes the seal of an empty store.
-func dropSeal(tx *bbolt.Tx) error {
+func dropSeal(tx *recorded.Tx) error {
 	workspaces := tx.Bucket(workspacesBucket)
 	err := workspaces.ForEachBucket(func(name []byte) error {
 		w := workspaces.Bucket(name)
@@ -246,8 +247,8 @@ func (s *Store) reseal(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	err = s.viewing(func(from *bbolt.Tx) error {
-		return db.Update(func(to *bbolt.Tx) error { return copySealed(from, to, s.key, key, wrapped) })
+	err = s.viewing(func(from *recorded.Tx) error {
+		return recorded.Update(db, func(to *recorded.Tx) error { return copySealed(from, to, s.key, key, wrapped) })
 	})
 	if err == nil {
 		err = db.Sync()
@@ -279,11 +280,11 @@ func (s *Store) sealNew(ctx context.Context) (*seal.Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	return key, s.updating(func(tx *bbolt.Tx) error { return putSeal(tx, wrapped) })
+	return key, s.updating(func(tx *recorded.Tx) error { return putSeal(tx, wrapped) })
 }
 
 // putSeal stores the encrypted key of the store.
-func putSeal(tx *bbolt.Tx, wrapped []byte) error {
+func putSeal(tx *recorded.Tx, wrapped []byte) error {
 	return errors.Join(tx.Bucket(metaBucket).Put(sealKey, wrapped), fixFormat(tx))
 }
 
@@ -316,8 +317,8 @@ func (s *Store) replaceBy(db *bbolt.DB, path string) error {
 }
 
 // copySealed copies everything, and re-encrypts sealed values from one key to another; nil keys mean unencrypted.
-func copySealed(from, to *bbolt.Tx, before, after *seal.Key, wrapped []byte) error {
-	err := from.ForEach(func(name []byte, b *bbolt.Bucket) error {
+func copySealed(from, to *recorded.Tx, before, after *seal.Key, wrapped []byte) error {
+	err := from.ForEach(func(name []byte, b *recorded.Bucket) error {
 		into, err := to.CreateBucketIfNotExists(name)
 		if err != nil {
 			return err
@@ -333,9 +334,9 @@ func copySealed(from, to *bbolt.Tx, before, after *seal.Key, wrapped []byte) err
 	return putSeal(to, wrapped)
 }
 
-func copyBucket(from, to *bbolt.Bucket, path []string, before, after *seal.Key) error {
+func copyBucket(from, to *recorded.Bucket, path []string, before, after *seal.Key) error {
 	old, now := box{from, before, strings.Join(path, "\x00")}, box{to, after, strings.Join(path, "\x00")}
-	to.FillPercent = 1 // in the order of the keys
+	to.GrowsAtItsEnd() // in the order of the keys
 	err := from.ForEach(func(k, v []byte) error {
 		switch {
 		case v == nil:
@@ -357,7 +358,7 @@ func copyBucket(from, to *bbolt.Bucket, path []string, before, after *seal.Key) 
 }
 
 // fixFormat records the format of the content: the lowest one whose versions can all read it.
-func fixFormat(tx *bbolt.Tx) error {
+func fixFormat(tx *recorded.Tx) error {
 	format := plainFormat
 	if tx.Bucket(metaBucket).Get(sealKey) != nil {
 		format = sealedFormat
@@ -375,12 +376,12 @@ func fixFormat(tx *bbolt.Tx) error {
 }
 
 // putFormat records a format, or that of the store's level if that is higher.
-func putFormat(tx *bbolt.Tx, format int) error {
-	about, recorded, err := storedFeatures(tx)
+func putFormat(tx *recorded.Tx, format int) error {
+	about, known, err := storedFeatures(tx)
 	if err != nil {
 		return err
 	}
-	if recorded && about.Level > 1 {
+	if known && about.Level > 1 {
 		format = max(format, sharedFormat+about.Level-1)
 	}
 	data, err := json.Marshal(format)

@@ -8,16 +8,15 @@ import (
 	"os"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // Split writes a store for each workspace of this one: its state with the earlier versions, its runs, and the data
 // that belongs to no workspace. storeOf returns the name of a new file. Sealed values stay sealed with the same
 // key. The files are durable when Split returns; this store is not changed.
 func (s *Store) Split(storeOf func(workspace string) string) error {
-	return s.view(func(from *bbolt.Tx) error {
+	return s.view(func(from *recorded.Tx) error {
 		workspaces := from.Bucket(workspacesBucket)
 		return workspaces.ForEachBucket(func(name []byte) error {
 			if err := splitOff(from, string(name), storeOf(string(name))); err != nil {
@@ -28,12 +27,12 @@ func (s *Store) Split(storeOf func(workspace string) string) error {
 	})
 }
 
-func splitOff(from *bbolt.Tx, workspace, path string) error {
+func splitOff(from *recorded.Tx, workspace, path string) error {
 	db, err := openFile(path, time.Second, true) // synced as a whole below
 	if err != nil {
 		return err
 	}
-	err = db.Update(func(to *bbolt.Tx) error {
+	err = recorded.Update(db, func(to *recorded.Tx) error {
 		for _, name := range [][]byte{metaBucket, namesBucket, depsBucket, workspacesBucket, runsBucket, valuesBucket} {
 			into, err := to.CreateBucketIfNotExists(name)
 			if err != nil {
@@ -65,7 +64,7 @@ func splitOff(from *bbolt.Tx, workspace, path string) error {
 }
 
 // splitWorkspace copies one workspace. Every store also has the default one, which is empty in that of another.
-func splitWorkspace(to *bbolt.Tx, from, into *bbolt.Bucket, workspace string) error {
+func splitWorkspace(to *recorded.Tx, from, into *recorded.Bucket, workspace string) error {
 	if workspace != journal.DefaultWorkspace {
 		if err := makeWorkspace(to, journal.DefaultWorkspace); err != nil {
 			return err
@@ -78,7 +77,7 @@ func splitWorkspace(to *bbolt.Tx, from, into *bbolt.Bucket, workspace string) er
 	return copyBucket(from.Bucket([]byte(workspace)), b, []string{string(workspacesBucket), workspace}, nil, nil)
 }
 
-func splitRuns(from, into *bbolt.Bucket, workspace string) error {
+func splitRuns(from, into *recorded.Bucket, workspace string) error {
 	return from.ForEachBucket(func(id []byte) error {
 		var r journal.Run
 		if err := json.Unmarshal(from.Bucket(id).Get(runKey), &r); err != nil {

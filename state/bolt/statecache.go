@@ -6,10 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // keptState is a cache of the decoded state of a workspace at the end of its last version. A run loads the state
@@ -44,7 +43,7 @@ func (s *Store) load(ctx context.Context, name string, choose func(*workspace) (
 	// are never older than the cached state.
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	err = s.read(ctx, func(tx *bbolt.Tx) error {
+	err = s.read(ctx, func(tx *recorded.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
 			return err
@@ -68,7 +67,7 @@ func (s *Store) load(ctx context.Context, name string, choose func(*workspace) (
 }
 
 // loadFrom makes a state from the cached one. The caller holds s.keeping.
-func (s *Store) loadFrom(tx *bbolt.Tx, w *workspace, want wanted) (*state.State, error) {
+func (s *Store) loadFrom(tx *recorded.Tx, w *workspace, want wanted) (*state.State, error) {
 	last, ended, err := w.latest()
 	if err != nil {
 		return nil, err
@@ -101,7 +100,7 @@ func (s *Store) loadFrom(tx *bbolt.Tx, w *workspace, want wanted) (*state.State,
 }
 
 // keep updates the cached state to the end of the last version. The caller holds s.keeping.
-func (s *Store) keep(tx *bbolt.Tx, w *workspace, last uint64, v version) (*keptState, error) {
+func (s *Store) keep(tx *recorded.Tx, w *workspace, last uint64, v version) (*keptState, error) {
 	then, err := w.since(last)
 	if err != nil {
 		return nil, err

@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"testing"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/locks"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // things is a store without syncs, with objects.
@@ -77,7 +76,7 @@ func TestAStateIsDecodedOnceAndThenWhatHasChanged(t *testing.T) {
 		return func() (*state.State, error) { return s.LoadVersion(t.Context(), journal.DefaultWorkspace, serial) }
 	}
 	load(ended)
-	if err := s.update(func(tx *bbolt.Tx) error {
+	if err := s.update(func(tx *recorded.Tx) error {
 		data := tx.Bucket(workspacesBucket).Bucket([]byte(journal.DefaultWorkspace)).Bucket(dataBucket)
 		return data.Put(keyOf(instanceKind, "t.n4"), []byte("no record"))
 	}); err != nil {

@@ -8,10 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/locks"
+	"github.com/millipede-iac/millipede/state/recorded"
 )
 
 // The content of a workspace's bucket.
@@ -41,7 +40,7 @@ func (v version) info() journal.VersionInfo {
 // workspace is a workspace within a transaction.
 type workspace struct {
 	name        string
-	b, versions *bbolt.Bucket
+	b, versions *recorded.Bucket
 	own         box // its values outside of its buckets
 	data, undo  box
 	open        func(request string) box // former contents of a request; see requests.go
@@ -49,7 +48,7 @@ type workspace struct {
 }
 
 // workspace returns a workspace.
-func (s *Store) workspace(tx *bbolt.Tx, name string) (*workspace, error) {
+func (s *Store) workspace(tx *recorded.Tx, name string) (*workspace, error) {
 	b := tx.Bucket(workspacesBucket).Bucket([]byte(name))
 	switch {
 	case b == nil && name == journal.DefaultWorkspace:
@@ -63,7 +62,7 @@ func (s *Store) workspace(tx *bbolt.Tx, name string) (*workspace, error) {
 		versions: b.Bucket(versionsBucket), requests: &s.requests,
 	}
 	w.open = func(request string) box {
-		var own *bbolt.Bucket
+		var own *recorded.Bucket
 		if all := b.Bucket(openBucket); all != nil {
 			own = all.Bucket([]byte(request))
 		}
@@ -75,7 +74,7 @@ func (s *Store) workspace(tx *bbolt.Tx, name string) (*workspace, error) {
 	return w, nil
 }
 
-func makeWorkspace(tx *bbolt.Tx, name string) error {
+func makeWorkspace(tx *recorded.Tx, name string) error {
 	b, err := tx.Bucket(workspacesBucket).CreateBucket([]byte(name))
 	if err != nil {
 		return err
@@ -143,7 +142,7 @@ func (s *Store) fence(w *workspace, lockID string) (*locks.Request, error) {
 
 // Workspaces lists the workspaces, sorted.
 func (s *Store) Workspaces(ctx context.Context) (names []string, err error) {
-	err = s.read(ctx, func(tx *bbolt.Tx) error {
+	err = s.read(ctx, func(tx *recorded.Tx) error {
 		return tx.Bucket(workspacesBucket).ForEachBucket(func(k []byte) error {
 			names = append(names, string(k))
 			return nil
@@ -154,7 +153,7 @@ func (s *Store) Workspaces(ctx context.Context) (names []string, err error) {
 
 // CreateWorkspace creates an empty workspace.
 func (s *Store) CreateWorkspace(ctx context.Context, name string) error {
-	return s.write(ctx, func(tx *bbolt.Tx) error {
+	return s.write(ctx, func(tx *recorded.Tx) error {
 		if tx.Bucket(workspacesBucket).Bucket([]byte(name)) != nil {
 			return fmt.Errorf("workspace %q: %w", name, journal.ErrWorkspaceExists)
 		}
@@ -164,7 +163,7 @@ func (s *Store) CreateWorkspace(ctx context.Context, name string) error {
 
 // DeleteWorkspace removes a workspace with its earlier versions and its runs, unless it is locked.
 func (s *Store) DeleteWorkspace(ctx context.Context, name string) error {
-	return s.write(ctx, func(tx *bbolt.Tx) error {
+	return s.write(ctx, func(tx *recorded.Tx) error {
 		if name == journal.DefaultWorkspace {
 			return journal.ErrDefaultWorkspace
 		}
@@ -183,7 +182,7 @@ func (s *Store) DeleteWorkspace(ctx context.Context, name string) error {
 }
 
 // heldLocks are the locks of whole workspaces. They are not in the file: no other process has it open, and a lock ends
-// with the process. They only change while no transaction is being written; see groupCommit.between.
+// with the process. They only change while no transaction is being written; see groupcommit.Queue.
 type heldLocks struct {
 	mu  sync.Mutex // guards all
 	all map[string]journal.LockInfo
@@ -227,8 +226,8 @@ func (s *Store) changeLock(ctx context.Context, name string, f func(*workspace) 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.commits.between(func() error {
-		return s.view(func(tx *bbolt.Tx) error {
+	return s.commits.Between(func() error {
+		return s.view(func(tx *recorded.Tx) error {
 			w, err := s.workspace(tx, name)
 			if err != nil {
 				return err
@@ -264,7 +263,7 @@ func (s *Store) Unlock(ctx context.Context, name, lockID string) error {
 
 // Locked returns the lock, or nil.
 func (s *Store) Locked(ctx context.Context, name string) (held *journal.LockInfo, err error) {
-	err = s.read(ctx, func(tx *bbolt.Tx) error {
+	err = s.read(ctx, func(tx *recorded.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err == nil {
 			held = s.lock(w)
@@ -279,7 +278,7 @@ func (s *Store) Mark(ctx context.Context, name string) (m journal.SnapshotMark, 
 	if err := s.unlock(ctx); err != nil {
 		return m, err
 	}
-	err = s.read(ctx, func(tx *bbolt.Tx) error {
+	err = s.read(ctx, func(tx *recorded.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
 			return err
@@ -307,7 +306,7 @@ func (s *Store) SetMark(ctx context.Context, name string, m journal.SnapshotMark
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, func(tx *bbolt.Tx) error {
+	return s.write(ctx, func(tx *recorded.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
 			return err

@@ -43,6 +43,23 @@ package state
 import "` + module + `/wire"`},
 			want: []string{"state/a_plan9.go: imports wire, but the room wire is above state"},
 		},
+		"a change of a file of bbolt that no copy of a group would have": {
+			tree: map[string]string{
+				"state/bolt/a.go": `// Package bolt is bad.
+package bolt
+import "go.etcd.io/bbolt"
+func f(db *bbolt.DB) { db.Update(func(tx *bbolt.Tx) error { return nil }) }`,
+				"state/recorded/a.go": `// Package recorded is good.
+package recorded
+import "go.etcd.io/bbolt"
+func f(tx *bbolt.Tx) {}`,
+				"state/journal/a.go": `// Package journal is bad.
+package journal
+import "go.etcd.io/bbolt"`,
+			},
+			want: []string{"state/bolt/a.go: uses go.etcd.io/bbolt.Tx: buckets are read and written",
+				"state/journal/a.go: imports go.etcd.io/bbolt, which only"},
+		},
 		"a kind of backend that imports another one, and the catalog that may": {
 			tree: map[string]string{
 				"backend/s3/a.go": `// Package s3 is bad.

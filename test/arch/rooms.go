@@ -97,7 +97,12 @@ var confined = map[string][]string{
 	"golang.org/x/oauth2/google": {"internal/cloud/google"},
 	"github.com/prometheus/":     {"cmd/internal/metrics"},
 	"github.com/wneessen/":       {"service/notify"},
+	"go.etcd.io/bbolt":           {"state/recorded", "state/log", "state/bolt", "service/store"},
 }
+
+// recordedOnly are the types of bbolt with which a file is changed past package recorded: such a change would be
+// missing in the copies of a group.
+var recordedOnly = []string{"go.etcd.io/bbolt.Tx", "go.etcd.io/bbolt.Bucket", "go.etcd.io/bbolt.Cursor"}
 
 // processWide has the identifiers, by package, that read or change something of the process that belongs to one
 // operation: its directory, environment, streams, signals, end. Only the commands may use them; everything below gets

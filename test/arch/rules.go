@@ -24,6 +24,7 @@ func violations(files []file) []string {
 			checkImports(f, report)
 			checkKeeps(f, report)
 			checkProcessWide(f, report)
+			checkRecorded(f, report)
 		}
 	}
 	for _, f := range files {
@@ -168,6 +169,18 @@ func checkProcessWide(f file, report func(string, ...any)) {
 	for _, call := range f.inherits {
 		report("%s: calls %s, which takes the process's: an operation is told its directory and environment", f.path,
 			call)
+	}
+}
+
+// checkRecorded keeps changes of bbolt's files in package recorded.
+func checkRecorded(f file, report func(string, ...any)) {
+	if f.folder == "state/recorded" || within(f.folder, "test") {
+		return
+	}
+	for _, use := range f.uses {
+		if slices.Contains(recordedOnly, use) {
+			report("%s: uses %s: buckets are read and written through state/recorded alone", f.path, use)
+		}
 	}
 }
 
