@@ -80,7 +80,8 @@ var interfaces = []string{"service/control", "service/httpstate", "service/issue
 const interfacesApart = "each interface of the service is served, and read, without the others"
 
 // suites are the contracts' test suites: packages that are not tests themselves, but import testing.
-var suites = []string{"service/servicetest", "backend/backendtest", "state/storetest", "wire/wiretest"}
+var suites = []string{"service/servicetest", "backend/backendtest", "state/storetest", "state/log/logtest",
+	"wire/wiretest"}
 
 // adapters are the implementations that cmd hands to the coordinator and to workers.
 var adapters = []string{"provider/plugin", "state/bolt", "wire/jet"}
