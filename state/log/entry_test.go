@@ -158,21 +158,31 @@ func TestAnEntryFollowsOnlyTheOneThatItNames(t *testing.T) {
 		change func(h *Header, at *Position)
 		refuse bool
 	}{
-		"the next one":                          {change: func(*Header, *Position) {}},
-		"one that begins the next epoch":        {change: func(h *Header, _ *Position) { h.Kind, h.Epoch, h.Member = Lead, 8, "bob" }},
-		"one that begins a later epoch":         {change: func(h *Header, _ *Position) { h.Kind, h.Epoch = Lead, 12 }},
-		"the first one":                         {change: func(h *Header, at *Position) { first(h, at) }},
-		"one of another incarnation":            {change: func(h *Header, _ *Position) { h.Incarnation[0]++ }, refuse: true},
-		"one after another sequence":            {change: func(h *Header, _ *Position) { h.Before-- }, refuse: true},
-		"one after another entry":               {change: func(h *Header, _ *Position) { h.BeforeHash[0]++ }, refuse: true},
-		"one of an earlier epoch":               {change: func(h *Header, _ *Position) { h.Epoch-- }, refuse: true},
-		"one of an epoch that nobody began":     {change: func(h *Header, _ *Position) { h.Epoch++ }, refuse: true},
-		"one of another member in the epoch":    {change: func(h *Header, _ *Position) { h.Member = "bob" }, refuse: true},
-		"one that begins the same epoch":        {change: func(h *Header, _ *Position) { h.Kind = Lead }, refuse: true},
-		"one that is stored before":             {change: func(h *Header, at *Position) { h.Before, at.Sequence = 301, 301 }, refuse: true},
-		"one after the end":                     {change: func(_ *Header, at *Position) { at.Ended = true }, refuse: true},
-		"the first one of another incarnation":  {change: func(h *Header, at *Position) { first(h, at); h.Incarnation[0]++ }, refuse: true},
-		"a first one that does not begin epoch": {change: func(h *Header, at *Position) { first(h, at); h.Kind = Changes }, refuse: true},
+		"the next one": {change: func(*Header, *Position) {}},
+		"one that begins the next epoch": {change: func(h *Header, _ *Position) {
+			h.Kind, h.Epoch, h.Member = Lead, 8, "bob"
+		}},
+		"one that begins a later epoch":      {change: func(h *Header, _ *Position) { h.Kind, h.Epoch = Lead, 12 }},
+		"the first one":                      {change: func(h *Header, at *Position) { first(h, at) }},
+		"one of another incarnation":         {change: func(h *Header, _ *Position) { h.Incarnation[0]++ }, refuse: true},
+		"one after another sequence":         {change: func(h *Header, _ *Position) { h.Before-- }, refuse: true},
+		"one after another entry":            {change: func(h *Header, _ *Position) { h.BeforeHash[0]++ }, refuse: true},
+		"one of an earlier epoch":            {change: func(h *Header, _ *Position) { h.Epoch-- }, refuse: true},
+		"one of an epoch that nobody began":  {change: func(h *Header, _ *Position) { h.Epoch++ }, refuse: true},
+		"one of another member in the epoch": {change: func(h *Header, _ *Position) { h.Member = "bob" }, refuse: true},
+		"one that begins the same epoch":     {change: func(h *Header, _ *Position) { h.Kind = Lead }, refuse: true},
+		"one that is stored before": {change: func(h *Header, at *Position) {
+			h.Before, at.Sequence = 301, 301
+		}, refuse: true},
+		"one after the end": {change: func(_ *Header, at *Position) { at.Ended = true }, refuse: true},
+		"the first one of another incarnation": {change: func(h *Header, at *Position) {
+			first(h, at)
+			h.Incarnation[0]++
+		}, refuse: true},
+		"a first one that does not begin epoch": {change: func(h *Header, at *Position) {
+			first(h, at)
+			h.Kind = Changes
+		}, refuse: true},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			h, at := header(), at
@@ -188,7 +198,8 @@ func TestAnEntryFollowsOnlyTheOneThatItNames(t *testing.T) {
 				t.Errorf("%v", err)
 			case c.refuse && next != at:
 				t.Errorf("the position became %+v", next)
-			case !c.refuse && (err != nil || next != Position{incarnation, 301, sha256.Sum256(data), h.Epoch, h.Member, false}):
+			case !c.refuse && (err != nil ||
+				next != Position{incarnation, 301, sha256.Sum256(data), h.Epoch, h.Member, false}):
 				t.Errorf("%+v, %v", next, err)
 			}
 		})

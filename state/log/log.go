@@ -1,5 +1,5 @@
-// Package log keeps the changes of a store as a chain of entries in a log that several members share, so that a store is
-// the applied copy of its log.
+// Package log keeps the changes of a store as a chain of entries in a log that several members share, so that a store
+// is the applied copy of its log.
 //
 // A Writer publishes each transaction as an entry before it commits it; a Follower applies the entries of others. The
 // package does not know what the stores contain, and does not choose who writes: the log itself decides, by refusing
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Transport is the shared log. Each store has a subject of its own; sequences are those of the whole log. Its methods are
-// safe for concurrent use. What they answer is no evidence about the end of a subject, except an acknowledgement of
+// Transport is the shared log. Each store has a subject of its own; sequences are those of the whole log. Its methods
+// are safe for concurrent use. What they answer is no evidence about the end of a subject, except an acknowledgement of
 // Append and the sequence of its refusal: a server that is cut off answers reads from what it has.
 type Transport interface {
 	// Append stores an entry as the next of a store, if the last sequence of its subject is expected; 0 means that it has
