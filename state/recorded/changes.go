@@ -1,6 +1,7 @@
 package recorded
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -122,6 +123,12 @@ func Try(db *bbolt.DB) (*Attempt, error) {
 // Changes returns the changes so far; empty if there are none. It is valid until the next change.
 func (a *Attempt) Changes() []byte { return a.rec.out }
 
+// Size returns the bytes of the file.
+func (a *Attempt) Size() int64 { return a.tx.Size() }
+
+// DB returns the file of the attempt.
+func (a *Attempt) DB() *bbolt.DB { return a.tx.DB() }
+
 // SetOwn sets a value of the copy's own; see Own.
 func (a *Attempt) SetOwn(key string, value []byte) error { return setOwn(a.tx, key, value) }
 
@@ -137,18 +144,40 @@ func (a *Attempt) Rollback() error {
 	return err
 }
 
+// Committer commits what a function has changed, or rolls it back and returns an error. *log.Writer is one.
+type Committer interface {
+	Commit(a *Attempt) error
+}
+
+// Through calls f with a transaction that writes, and has it committed by c if f returns nil; by bbolt alone if c is nil.
+func Through(db *bbolt.DB, c Committer, f func(*Tx) error) (err error) {
+	if c == nil {
+		return Update(db, f)
+	}
+	a, err := Try(db)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Rollback()) }()
+	if err := f(a.Tx); err != nil {
+		return err
+	}
+	return c.Commit(a)
+}
+
 // Own returns a value that the copy keeps for itself, beside the content of the store: it is in no record, and no
 // replay changes it. It is nil if there is none.
 func Own(db *bbolt.DB, key string) (value []byte, err error) {
-	err = db.View(func(tx *bbolt.Tx) error {
-		if b := tx.Bucket([]byte(reserved)); b != nil {
-			if v := b.Get([]byte(key)); v != nil {
-				value = append([]byte{}, v...)
-			}
-		}
-		return nil
-	})
+	err = View(db, func(tx *Tx) error { value = tx.Own(key); return nil })
 	return value, err
+}
+
+// Own returns a value that the copy keeps for itself; see the function Own.
+func (t *Tx) Own(key string) []byte {
+	if b := t.tx.Bucket([]byte(reserved)); b != nil {
+		return bytes.Clone(b.Get([]byte(key)))
+	}
+	return nil
 }
 
 func setOwn(tx *bbolt.Tx, key string, value []byte) error {
