@@ -39,8 +39,8 @@ type Copy struct {
 	at   Position
 }
 
-// OpenCopy opens the copy at a path, and creates it if there is none, or none that can be trusted: it is then made from
-// the log by Step. Nobody else may have the file open.
+// OpenCopy opens the copy at a path, and creates it if there is none, or none that can be trusted: it is then made
+// from the log by Step. Nobody else may have the file open.
 func OpenCopy(path string, o Options) (*Copy, error) {
 	c := &Copy{o: o.withDefaults(), path: path}
 	if err := c.open(trusted(path, o)); err != nil {
@@ -105,8 +105,8 @@ func (c *Copy) Close() error {
 	return closeMark(c.path, c.o)
 }
 
-// Step applies the next entry, for which it waits for at most wait, and reports whether there was one. The error wraps
-// ErrChain if the log is another one than that of the copy, ErrUnanswered if a repetition may help.
+// Step applies the next entry, for which it waits for at most wait, and reports whether there was one. The error
+// wraps ErrChain if the log is another one than that of the copy, ErrUnanswered if a repetition may help.
 func (c *Copy) Step(ctx context.Context, wait time.Duration) (applied bool, err error) {
 	sequence, data, err := c.o.Transport.Next(ctx, c.o.Store, c.at.Sequence+1, wait)
 	if errors.Is(err, ErrNone) {
@@ -153,8 +153,8 @@ func (c *Copy) apply(ctx context.Context, sequence uint64, data []byte) error {
 	return nil
 }
 
-// Follow applies all entries that the log has, as far as its server knows. The first call compares the last entry of the
-// copy with that of the log.
+// Follow applies all entries that the log has, as far as its server knows. The first call compares the last entry of
+// the copy with that of the log.
 func (c *Copy) Follow(ctx context.Context) error {
 	if err := c.compare(ctx); err != nil {
 		return err
@@ -167,7 +167,8 @@ func (c *Copy) Follow(ctx context.Context) error {
 	}
 }
 
-// compare looks whether the last entry of the copy is in the log. If the log has only later ones, the copy is made anew.
+// compare looks whether the last entry of the copy is in the log. If the log has only later ones, the copy is made
+// anew.
 func (c *Copy) compare(ctx context.Context) error {
 	if c.at.Sequence == 0 {
 		return c.rebuild(ctx)
@@ -190,8 +191,8 @@ func (c *Copy) compare(ctx context.Context) error {
 
 // Open brings the copy at a path up to the end of its log, and begins an epoch in which this member writes it. It
 // returns a Writer for the store that is opened over the file afterwards. The error is ErrMissing if the log has no
-// entries of the store and o.First is not set; ErrEnded if the store was removed; ErrChain or ErrLost if the log is not
-// the one that the copy was made from.
+// entries of the store and o.First is not set; ErrEnded if the store was removed; ErrChain or ErrLost if the log is
+// not the one that the copy was made from.
 func Open(ctx context.Context, path string, o Options) (*Writer, error) {
 	c, err := OpenCopy(path, o)
 	if err != nil {
@@ -210,27 +211,31 @@ func Open(ctx context.Context, path string, o Options) (*Writer, error) {
 // leadRounds is how often another member may be faster.
 const leadRounds = 10
 
-// lead appends the entry that begins an epoch. Whatever an earlier writer has in flight is decided then: it comes before
-// this entry, and is applied, or never.
+// lead appends the entry that begins an epoch. Whatever an earlier writer has in flight is decided then: it comes
+// before this entry, and is applied, or never.
 func (c *Copy) lead(ctx context.Context) (*Writer, error) {
-	for round := 0; ; round++ {
+	for round := 0; ; {
 		if err := c.Follow(ctx); err != nil {
 			return nil, err
 		}
-		switch {
-		case c.at.Sequence == 0 && !c.o.First:
-			return nil, ErrMissing
-		case c.at.Ended:
+		if c.at.Ended {
 			return nil, ErrEnded
 		}
 		w := &Writer{o: c.o, path: c.path, at: c.at, done: make(chan struct{})}
 		w.ctx, w.cancel = context.WithCancel(ctx)
+		if c.at.Sequence == 0 && !c.o.First {
+			if err := w.probe(); err != nil {
+				w.cancel()
+				return nil, err
+			}
+			continue
+		}
 		h := w.header(Lead)
 		h.Epoch, h.Member = c.at.Epoch+1, c.o.Member
 		data, _ := h.seal(c.o.Key, nil)
 		sequence, err := w.publish(data)
 		w.cancel()
-		if errors.Is(err, ErrDeposed) && round < leadRounds {
+		if round++; errors.Is(err, ErrDeposed) && round < leadRounds {
 			continue
 		}
 		if err != nil {
@@ -245,8 +250,8 @@ func (c *Copy) lead(ctx context.Context) (*Writer, error) {
 	}
 }
 
-// mark is the file beside a copy that says whether it can be trusted: bbolt writes it without syncs, because the log is
-// what is durable. So after a loss of power anything can be in it.
+// mark is the file beside a copy that says whether it can be trusted: bbolt writes it without syncs, because the log
+// is what is durable. So after a loss of power anything can be in it.
 type mark struct {
 	Format      int    `json:"format"`
 	Incarnation string `json:"incarnation"`
@@ -280,7 +285,11 @@ func closeMark(path string, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(f.Sync(), f.Close(), wholefile.SyncDir(filepath.Dir(path))); err != nil {
+	sync := f.Sync
+	if o.omit.sync {
+		sync = func() error { return nil }
+	}
+	if err := errors.Join(sync(), f.Close()); err != nil {
 		return err
 	}
 	return writeMark(path, o, true)
@@ -292,7 +301,11 @@ func writeMark(path string, o Options, closed bool) error {
 	if err != nil {
 		return err
 	}
-	return wholefile.Durable(markPath(path), wholefile.Private, wholefile.Bytes(data))
+	write := wholefile.Durable // the directory, too
+	if o.omit.sync {
+		write = wholefile.Write
+	}
+	return write(markPath(path), wholefile.Private, wholefile.Bytes(data))
 }
 
 // ThisBoot identifies this machine since it was started; empty where the system does not say.

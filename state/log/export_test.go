@@ -6,6 +6,9 @@ func (o *Options) OmitHigher() { o.omit.higher = true }
 // OmitChain applies entries whatever they follow.
 func (o *Options) OmitChain() { o.omit.chain = true }
 
+// OmitSync writes files without syncs.
+func (o *Options) OmitSync() { o.omit.sync = true }
+
 // DB returns the file of a copy.
 func (c *Copy) DB() any { return c.db }
 

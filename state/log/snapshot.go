@@ -110,8 +110,8 @@ func (w *Writer) snapshotIfDue(db *bbolt.DB, size int64) {
 	})
 }
 
-// Snapshot stores the content of the file, which the store has open, beside the log, and appends an entry that names it.
-// Commits go on meanwhile. Older snapshots than the one before are removed.
+// Snapshot stores the content of the file, which the store has open, beside the log, and appends an entry that names
+// it. Commits go on meanwhile. Older snapshots than the one before are removed.
 func (w *Writer) Snapshot(ctx context.Context, db *bbolt.DB) error {
 	m, err := w.store(ctx, db)
 	a, failed := recorded.Try(db)
@@ -185,8 +185,8 @@ func (f *frames) flush(last bool) error {
 	return nil
 }
 
-// removeOld removes the parts of snapshots before the last but one, and of contents that the last but one has. A reader
-// that needs one of them begins anew with the last snapshot.
+// removeOld removes the parts of snapshots before the last but one, and of contents that the last but one has. A
+// reader that needs one of them begins anew with the last snapshot.
 func (w *Writer) removeOld(ctx context.Context, newest uint64) error {
 	names, err := w.o.Transport.List(ctx, snapshotParts+"/"+w.o.Store+"/")
 	if err != nil {
@@ -222,8 +222,8 @@ func sequenceOf(name string) uint64 {
 	return n
 }
 
-// Covered returns the sequence up to which the last snapshot of a store has all entries that the log still has; 0 if there
-// is none. Entries up to the lowest one of all stores are no longer needed.
+// Covered returns the sequence up to which the last snapshot of a store has all entries that the log still has; 0 if
+// there is none. Entries up to the lowest one of all stores are no longer needed.
 func Covered(ctx context.Context, o Options) (uint64, error) {
 	m, err := (&Copy{o: o.withDefaults()}).lastSnapshot(ctx)
 	if err != nil || m == nil {
@@ -232,8 +232,8 @@ func Covered(ctx context.Context, o Options) (uint64, error) {
 	return m.at.Sequence, nil
 }
 
-// Purge removes the entries that no store needs any more: those before the lowest last snapshot. stores are all stores
-// that the log has, so that none of them loses its last entry; one without a snapshot keeps everything.
+// Purge removes the entries that no store needs any more: those before the lowest last snapshot. stores are all
+// stores that the log has, so that none of them loses its last entry; one without a snapshot keeps everything.
 func Purge(ctx context.Context, t Transport, stores []Options) error {
 	if len(stores) == 0 {
 		return nil
@@ -284,8 +284,8 @@ func (c *Copy) rebuild(ctx context.Context) error {
 	return nil
 }
 
-// lastSnapshot returns the last snapshot after which the log has all entries; nil if there is none, and the log has all
-// entries from the first on.
+// lastSnapshot returns the last snapshot after which the log has all entries; nil if there is none, and the log has
+// all entries from the first on.
 func (c *Copy) lastSnapshot(ctx context.Context) (last *manifest, err error) {
 	from, begin := uint64(0), uint64(0)
 	for first := true; ; first = false {

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -26,17 +27,17 @@ type Options struct {
 	// First allows the log to have no entry of the store. Only whoever knows that the store never had one may set it:
 	// else a log that has lost everything would be taken for that of a new store.
 	First bool
-	// Boot identifies this machine since it was started; see ThisBoot. A copy that was not closed is trusted only in the
-	// boot in which it was written. Empty: never.
+	// Boot identifies this machine since it was started; see ThisBoot. A copy that was not closed is trusted only in
+	// the boot in which it was written. Empty: never.
 	Boot string
 
 	// Patience is how long the log may leave an entry undecided; 0 means 30 s.
 	Patience time.Duration
-	// Suspicion is for how long all answers have to show a loss before it counts; 0 means 25 s. A server that is cut off
-	// from its cluster shows one for up to 17 s.
+	// Suspicion is for how long all answers have to show a loss before it counts; 0 means 25 s. A server that is cut
+	// off from its cluster shows one for up to 17 s.
 	Suspicion time.Duration
-	// Entries and Bytes are how many entries, or how many bytes of them, follow a snapshot before the next one is made; 0
-	// means 20,000, and half of the size of the file but at least 4 MiB.
+	// Entries and Bytes are how many entries, or how many bytes of them, follow a snapshot before the next one is
+	// made; 0 means 20,000, and half of the size of the file but at least 4 MiB.
 	Entries int
 	Bytes   int64
 
@@ -52,6 +53,7 @@ type Options struct {
 type omitted struct {
 	higher bool // a refusal decides, whatever sequence it names
 	chain  bool // entries are applied whatever they follow
+	sync   bool // files are not synced, as long as no power is lost
 }
 
 func (o Options) withDefaults() Options {
@@ -91,8 +93,8 @@ const (
 // Writer writes a store: it publishes each transaction as the next entry of the log, and commits it when the log has
 // it. It implements recorded.Committer.
 //
-// A Writer that has returned an error of Stopped does nothing any more: the store has to be closed, and opened anew with
-// all that it keeps in memory. Close it after the store.
+// A Writer that has returned an error of Stopped does nothing any more: the store has to be closed, and opened anew
+// with all that it keeps in memory. Close it after the store.
 type Writer struct {
 	o    Options
 	path string
@@ -145,9 +147,10 @@ func (w *Writer) stop(why error) error {
 	return w.stopped
 }
 
-// Commit publishes and commits what was changed. The error is ErrDeposed, ErrUnknown, ErrLost, ErrCopy or ErrClosed, each
-// with details, or another one if the change could not even be tried; only after the last the writer goes on. A crash
-// before the entry is stored loses the transaction, one after it does not: whoever opens the copy applies the entry.
+// Commit publishes and commits what was changed. The error is ErrDeposed, ErrUnknown, ErrLost, ErrCopy or ErrClosed,
+// each with details, or another one if the change could not even be tried; only after the last the writer goes on. A
+// crash before the entry is stored loses the transaction, one after it does not: whoever opens the copy applies the
+// entry.
 func (w *Writer) Commit(a *recorded.Attempt) error {
 	if len(a.Changes()) == 0 {
 		return errors.Join(a.Rollback(), w.Err())
@@ -199,10 +202,10 @@ func (w *Writer) header(kind Kind) Header {
 // errNotStored is what nobody can know from a refusal alone; see omitted.higher.
 var errNotStored = errors.New("the entry was refused")
 
-// publish appends an entry to the log, and returns its sequence when it is certain that it is stored there. It repeats
-// the same bytes until the log decides: they are acknowledged, or refused with a higher sequence, which means that
-// either they or another entry follow. A refusal alone decides nothing, because an entry that was refused, or not
-// answered, may be in flight and be stored later.
+// publish appends an entry to the log, and returns its sequence when it is certain that it is stored there. It
+// repeats the same bytes until the log decides: they are acknowledged, or refused with a higher sequence, which
+// means that either they or another entry follow. A refusal alone decides nothing, because an entry that was
+// refused, or not answered, may be in flight and be stored later.
 func (w *Writer) publish(data []byte) (uint64, error) {
 	began, pause := w.o.Now(), firstPause
 	var shortened time.Time // since when all answers show a loss
@@ -244,8 +247,8 @@ func (w *Writer) publish(data []byte) (uint64, error) {
 }
 
 // verdict decides about an entry that was refused because the subject has a later one: either the entry itself, which
-// an earlier try has stored, or that of somebody else. last is the sequence in the refusal. The entry that follows the
-// expected one does not change any more, so whoever answers the read answers the truth, or nothing yet.
+// an earlier try has stored, or that of somebody else. last is the sequence in the refusal. The entry that follows
+// the expected one does not change any more, so whoever answers the read answers the truth, or nothing yet.
 func (w *Writer) verdict(data []byte, last uint64) (uint64, error) {
 	began, pause := w.o.Now(), firstPause
 	for {
@@ -267,8 +270,35 @@ func (w *Writer) verdict(data []byte, last uint64) (uint64, error) {
 	}
 }
 
-// Close ends the writer. Call it after the store has closed its file: the file then counts as whole, unless the writer
-// has found that it cannot be trusted. An entry that is being published ends as unknown.
+// probe returns nil when the log has entries of a store of which a read has found none. A read is no evidence: its
+// server may be behind. So it appends an entry that expects what cannot be, and is told the last sequence.
+func (w *Writer) probe() error {
+	began, pause := w.o.Now(), firstPause
+	for {
+		_, err := w.o.Transport.Append(w.ctx, w.o.Store, math.MaxInt64, nil)
+		refused := (*Refused)(nil)
+		if errors.As(err, &refused) && refused.Last > 0 {
+			_, _, err = w.o.Transport.Next(w.ctx, w.o.Store, 0, 0)
+			if err == nil {
+				return nil
+			}
+			refused = nil
+		}
+		switch waited := w.o.Now().Sub(began); {
+		case refused != nil && waited >= w.o.Suspicion:
+			return ErrMissing
+		case refused == nil && waited >= max(w.o.Patience, w.o.Suspicion):
+			return fmt.Errorf("%w: %w", ErrUnanswered, err)
+		}
+		if err := w.o.Pause(w.ctx, pause); err != nil {
+			return fmt.Errorf("%w: %w", ErrUnanswered, err)
+		}
+		pause = min(2*pause, mostPause)
+	}
+}
+
+// Close ends the writer. Call it after the store has closed its file: the file then counts as whole, unless the
+// writer has found that it cannot be trusted. An entry that is being published ends as unknown.
 func (w *Writer) Close() error {
 	_ = w.stop(ErrClosed)
 	w.cancel()

@@ -10,9 +10,9 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// The changes of a transaction, in order. docs/format/log.md describes the coding. A bucket has a number from its first
-// mention on (opEnter, opCreate), counted from 1, until the next opDrop, after which all numbers begin again; 0 is the
-// root of the file.
+// The changes of a transaction, in order. docs/format/log.md describes the coding. A bucket has a number from its
+// first mention on (opEnter, opCreate), counted from 1, until the next opDrop, after which all numbers begin again;
+// 0 is the root of the file.
 const (
 	opEnter    = 1 // parent, name: a bucket that is there
 	opCreate   = 2 // parent, name
@@ -149,7 +149,8 @@ type Committer interface {
 	Commit(a *Attempt) error
 }
 
-// Through calls f with a transaction that writes, and has it committed by c if f returns nil; by bbolt alone if c is nil.
+// Through calls f with a transaction that writes, and has it committed by c if f returns nil; by bbolt alone if c is
+// nil.
 func Through(db *bbolt.DB, c Committer, f func(*Tx) error) (err error) {
 	if c == nil {
 		return Update(db, f)
@@ -188,8 +189,8 @@ func setOwn(tx *bbolt.Tx, key string, value []byte) error {
 	return b.Put([]byte(key), value)
 }
 
-// Replay applies recorded changes to a copy, and sets a value of the copy's own in the same transaction. If there is an
-// error, the copy is as before; the error wraps ErrChanges if the changes cannot be read or do not fit.
+// Replay applies recorded changes to a copy, and sets a value of the copy's own in the same transaction. If there is
+// an error, the copy is as before; the error wraps ErrChanges if the changes cannot be read or do not fit.
 func Replay(db *bbolt.DB, changes []byte, key string, value []byte) error {
 	return db.Update(func(tx *bbolt.Tx) error {
 		if err := apply(tx, changes); err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -85,6 +86,7 @@ func follows(t *testing.T, member func(t *testing.T) log.Transport) {
 	wantRefused(t, l, "one", last+1, last)
 	wantRefused(t, l, "one", 0, last)
 	wantRefused(t, l, "none", 3, 0)
+	wantRefused(t, l, "one", math.MaxInt64, last)
 }
 
 func stores(t *testing.T, member func(t *testing.T) log.Transport) {
