@@ -22,9 +22,9 @@ const (
 )
 
 // open opens the file of the records. It first compacts the file if most of it is free because records were
-// removed: bbolt itself never shrinks its file.
-func open(path string) (*bbolt.DB, error) {
-	options := &bbolt.Options{Timeout: 100 * time.Millisecond, FreelistType: bbolt.FreelistMapType}
+// removed: bbolt itself never shrinks its file. noSync is for a file whose log makes its changes durable.
+func open(path string, noSync bool) (*bbolt.DB, error) {
+	options := &bbolt.Options{Timeout: 100 * time.Millisecond, FreelistType: bbolt.FreelistMapType, NoSync: noSync}
 	db, err := bbolt.Open(path, 0o600, options)
 	if errors.Is(err, berrors.ErrTimeout) {
 		return nil, fmt.Errorf("opening %s: %w", path, ErrHeld)

@@ -56,6 +56,7 @@ type Store struct {
 	db *bbolt.DB
 	// commits combines concurrent changes of records, so that they share a sync.
 	commits *groupcommit.Queue
+	log     recorded.Log // nil for none
 	key     *seal.Key
 	dir     string
 	// around wraps every write; see Around.
@@ -94,6 +95,9 @@ type Options struct {
 	Program string
 	// Levels are the levels of features that the program can work with; default features.Own().
 	Levels features.Levels
+	// Log is the log that all changes go through, which makes them durable; nil for none. After an error of it, nothing
+	// can be changed any more: see package log.
+	Log recorded.Opener
 }
 
 // OpenOptions is Open with options.
@@ -104,12 +108,28 @@ func OpenOptions(dir string, key *seal.Key, o Options) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, "service.db")
-	db, err := open(path)
+	path := filepath.Join(dir, database)
+	var log recorded.Log
+	if o.Log != nil {
+		var err error
+		if log, err = o.Log(path); err != nil {
+			return nil, err
+		}
+	}
+	s, err := openAt(dir, path, key, o, log)
+	if err != nil && log != nil {
+		err = errors.Join(err, log.Close())
+	}
+	return s, err
+}
+
+// openAt opens a file that is at the end of its log, if it has one.
+func openAt(dir, path string, key *seal.Key, o Options, log recorded.Log) (*Store, error) {
+	db, err := open(path, log != nil)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, key: key, dir: dir, opts: o,
+	s := &Store{log: log, db: db, key: key, dir: dir, opts: o,
 		around: func(_, _ string, change func() error) error { return change() }, unsure: func() {}}
 	s.commits = groupcommit.New(s.transact)
 	if err := s.prepare(); err != nil {
@@ -120,7 +140,7 @@ func OpenOptions(dir string, key *seal.Key, o Options) (*Store, error) {
 
 // prepare creates the layout of a new file, and checks the level of an existing one.
 func (s *Store) prepare() error {
-	return recorded.Update(s.db, func(tx *recorded.Tx) error {
+	return s.update(func(tx *recorded.Tx) error {
 		meta := tx.Bucket(metaBucket)
 		if meta == nil {
 			meta, err := tx.CreateBucket(metaBucket)
@@ -153,7 +173,20 @@ func (s *Store) prepare() error {
 // Close waits for transactions in progress, and closes the file.
 func (s *Store) Close() error {
 	s.commits.Close()
-	return s.db.Close()
+	err := s.db.Close()
+	if s.log != nil {
+		err = errors.Join(err, s.log.Close())
+	}
+	return err
+}
+
+// update makes a change in one transaction.
+func (s *Store) update(f func(*recorded.Tx) error) error {
+	var through recorded.Committer
+	if s.log != nil {
+		through = s.log
+	}
+	return recorded.Through(s.db, through, f)
 }
 
 // Stats returns the number of changes since the store was opened, the total time for writing them, and the size
@@ -229,7 +262,7 @@ func (s *Store) Update(fn func(*Tx) error) error {
 func (s *Store) transact(ops []groupcommit.Op) (failed int, err error) {
 	failed = -1
 	err = bug.Catch(func() error {
-		return recorded.Update(s.db, func(tx *recorded.Tx) error { return groupcommit.Run(tx, ops, &failed) })
+		return s.update(func(tx *recorded.Tx) error { return groupcommit.Run(tx, ops, &failed) })
 	})
 	return failed, err
 }

@@ -72,6 +72,9 @@ type Options struct {
 	SealNew bool
 	// Unannounced omits the file beside the store that names who has it open.
 	Unannounced bool
+	// Log is the log that all commits go through, which makes them durable; nil for none. An error of it closes the
+	// store for writing: see package log.
+	Log recorded.Opener
 	// Workspace is a workspace that a new file has in addition to the default one; empty for none.
 	Workspace string
 	// Program is the version of Millipede that opens the file; empty leaves it unrecorded.
@@ -91,7 +94,8 @@ type Store struct {
 	about   features.Record
 
 	commits *groupcommit.Queue
-	names   names // used only by the writer
+	log     recorded.Log // nil for none
+	names   names        // used only by the writer
 
 	held     heldLocks    // of whole workspaces
 	requests locks.Tables // for locks of objects, by workspace; a copy of those in the file
@@ -133,6 +137,23 @@ func OpenOptions(path string, info journal.LockInfo, timeout time.Duration, o Op
 	if o.Levels == (features.Levels{}) {
 		o.Levels = features.Own()
 	}
+	var log recorded.Log
+	if o.Log != nil {
+		var err error
+		if log, err = o.Log(path); err != nil {
+			return nil, err
+		}
+		o.NoSync = true
+	}
+	s, err := open(path, info, timeout, o, log)
+	if err != nil && log != nil {
+		err = errors.Join(err, log.Close())
+	}
+	return s, err
+}
+
+// open opens a file that is at the end of its log, if it has one.
+func open(path string, info journal.LockInfo, timeout time.Duration, o Options, log recorded.Log) (*Store, error) {
 	db, err := openWithTimeout(path, timeout, o.NoSync)
 	if errors.Is(err, berrors.ErrTimeout) {
 		return nil, &journal.Held{Holder: readHolder(path)}
@@ -144,7 +165,7 @@ func OpenOptions(path string, info journal.LockInfo, timeout time.Duration, o Op
 	if err := os.Remove(path + newSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, db.Close())
 	}
-	s := &Store{db: db, path: path, opts: o}
+	s := &Store{db: db, path: path, opts: o, log: log}
 	s.commits = groupcommit.New(s.transact)
 	if err := s.prepare(info); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -243,6 +264,9 @@ func (s *Store) Close() error {
 			err = nil
 		}
 		s.closeErr = errors.Join(err, s.db.Close())
+		if s.log != nil {
+			s.closeErr = errors.Join(s.closeErr, s.log.Close())
+		}
 	})
 	return s.closeErr
 }

@@ -69,7 +69,11 @@ func (s *Store) update(f func(*recorded.Tx) error) error {
 // updating is update for callers that hold the lock.
 func (s *Store) updating(f func(*recorded.Tx) error) (err error) {
 	defer recoverDamage(s.path, &err)()
-	return closed(recorded.Update(s.db, f))
+	var through recorded.Committer
+	if s.log != nil {
+		through = s.log
+	}
+	return closed(recorded.Through(s.db, through, f))
 }
 
 // closed translates the errors for a closed store.

@@ -232,6 +232,10 @@ func (s *Store) unlockForWriting(ctx context.Context) error {
 // the file, so rewriting each value would keep the former ones there. After a crash there is either file. The
 // caller holds the lock.
 func (s *Store) reseal(ctx context.Context) (err error) {
+	if s.log != nil {
+		return errors.New("the store is in the log of a group, and its key cannot be replaced there. Restore the former " +
+			"configuration of the encryption")
+	}
 	var wrapped []byte
 	var key *seal.Key
 	if s.opts.Wrapper != nil && s.opts.Wrapper.Encrypts() {

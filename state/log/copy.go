@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/millipede-iac/millipede/internal/bug"
 	"github.com/millipede-iac/millipede/internal/wholefile"
@@ -55,6 +56,9 @@ func (c *Copy) open(keep bool) error {
 		return err
 	}
 	if !keep {
+		if err := c.free(); err != nil {
+			return err
+		}
 		// The mark goes first: a crash in between leaves a copy that is not trusted.
 		for _, path := range []string{markPath(c.path), c.path} {
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +70,7 @@ func (c *Copy) open(keep bool) error {
 		return err
 	}
 	err := bug.Catch(func() error { return c.load() })
-	if err == nil || !keep {
+	if err == nil || !keep || errors.Is(err, ErrHeld) || !damaged(err) {
 		return err
 	}
 	c.o.Log(fmt.Sprintf("the copy %s cannot be read, and is made anew: %s", c.path, err))
@@ -76,10 +80,43 @@ func (c *Copy) open(keep bool) error {
 	return c.open(false)
 }
 
+// heldTimeout is how long a file is waited for that another process has open, as one that is just ending.
+const heldTimeout = time.Second
+
+// free returns ErrHeld if another process has the file open, which is going to be removed.
+func (c *Copy) free() error {
+	if _, err := os.Stat(c.path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var db *bbolt.DB
+	err := bug.Catch(func() (err error) {
+		db, err = bbolt.Open(c.path, 0o600, &bbolt.Options{Timeout: heldTimeout})
+		return err
+	})
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return ErrHeld
+	case err != nil:
+		return nil //nolint:nilerr // it cannot be read, and is removed
+	}
+	return db.Close()
+}
+
+// damaged reports whether an error is about what is in the file.
+func damaged(err error) bool {
+	b := (*bug.Error)(nil)
+	return errors.As(err, &b) || errors.Is(err, berrors.ErrInvalid) || errors.Is(err, berrors.ErrVersionMismatch) ||
+		errors.Is(err, berrors.ErrChecksum) || errors.Is(err, ErrEntry) || errors.Is(err, ErrNewer) ||
+		errors.Is(err, ErrChain)
+}
+
 // load opens the file and reads its position.
 func (c *Copy) load() (err error) {
-	c.db, err = bbolt.Open(c.path, 0o600, &bbolt.Options{Timeout: time.Second, NoSync: true, NoFreelistSync: false,
+	c.db, err = bbolt.Open(c.path, 0o600, &bbolt.Options{Timeout: heldTimeout, NoSync: true,
 		FreelistType: bbolt.FreelistMapType})
+	if errors.Is(err, berrors.ErrTimeout) {
+		return ErrHeld
+	}
 	if err != nil {
 		return err
 	}

@@ -65,6 +65,8 @@ var (
 	ErrLost = errors.New("the log has lost entries that it had acknowledged")
 	// ErrCopy means that the transaction has its effect, but could not be applied to the copy of this member.
 	ErrCopy = errors.New("the change is stored, but the copy on this machine could not be written")
+	// ErrHeld means that another process has the copy open.
+	ErrHeld = errors.New("another process has the store open")
 	// ErrClosed means that the writer was closed.
 	ErrClosed = errors.New("the writer of the store is closed")
 )

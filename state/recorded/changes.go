@@ -149,6 +149,16 @@ type Committer interface {
 	Commit(a *Attempt) error
 }
 
+// Log is where the commits of a file go through. Close it after the file.
+type Log interface {
+	Committer
+	Close() error
+}
+
+// Opener brings the file at a path, which nobody has open, to the end of its log, and returns the log. The file is
+// written without syncs then.
+type Opener func(path string) (Log, error)
+
 // Through calls f with a transaction that writes, and has it committed by c if f returns nil; by bbolt alone if c is
 // nil.
 func Through(db *bbolt.DB, c Committer, f func(*Tx) error) (err error) {
@@ -159,7 +169,11 @@ func Through(db *bbolt.DB, c Committer, f func(*Tx) error) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.Rollback()) }()
+	defer func() {
+		if failed := a.Rollback(); failed != nil {
+			err = errors.Join(err, failed)
+		}
+	}()
 	if err := f(a.Tx); err != nil {
 		return err
 	}
