@@ -14,6 +14,8 @@ MOMENTS     ?= 40
 OBJECTS     ?= 20000
 PERIOD      ?= 10m
 BEHIND      ?= 100
+PLATFORMS   ?= linux/amd64,linux/arm64
+BASE        ?=
 GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # What a simulation plays: many seeds, or the one that is named.
@@ -23,12 +25,12 @@ PLAY = $(if $(filter file,$(origin SEED)),-seeds=$(SEEDS) -from=$(FROM),-seed=$(
 LINK = $(if $(VERSION),-ldflags '-X github.com/millipede-iac/millipede/cmd/internal/build.released=$(VERSION)')
 
 # Modules of their own: what users do not have to download.
-MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
+MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod deploy/*/go.mod))
 
 .DEFAULT_GOAL := help
 .PHONY: help build test race lint vet generate bench pages backends servers servers-kubernetes servers-consul \
 	contend pipelines destroys sim sim-service fault fault-large fault-service teams people watching interrupts hostile \
-	drivers conformance tools clean
+	drivers conformance tools images images-test clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -138,6 +140,15 @@ conformance: build ## compare with the recorded answers of OpenTofu; PROVIDERS=a
 
 tools: ## build the test tooling into bin/tools: nats-server, generators
 	@$(GO) -C test/tools build -o $(BIN)/tools/ tool ./...
+
+images: ## make the images in bin/images, and the -tools ones in Docker with BASE=IMAGE; VERSION=X.Y.Z is that of a release
+	@mkdir -p $(BIN)
+	$(GO) -C deploy/images run . -out $(BIN)/images -version=$(VERSION) -platforms=$(PLATFORMS)
+	@if [ -z '$(BASE)' ]; then echo "no -tools images: name their base with BASE=IMAGE (deploy/images/base makes one)"; else \
+		deploy/images/tools $(BIN)/images '$(BASE)'; fi
+
+images-test: ## make the images twice, compare them, and run them in Docker without privileges
+	$(GO) -C deploy/images test . -count=1 -timeout=30m -v -docker
 
 clean: ## remove what was built
 	rm -rf bin
