@@ -174,6 +174,7 @@ type bench struct {
 	sealer *wire.Sealer
 	dir    string
 	opts   Options
+	worker *Worker // since start
 	drain  context.CancelFunc
 	kill   context.CancelFunc
 	done   chan error
@@ -242,6 +243,7 @@ func (b *bench) start() {
 	done := make(chan error, 1)
 	b.drain, b.kill, b.done = drain, kill, done
 	w := New(b.opts)
+	b.worker = w
 	go func() {
 		err := w.Run(taking, working)
 		done <- errors.Join(err, j.Close())

@@ -17,6 +17,8 @@ func (w *Worker) sendHeartbeats(ctx, taking context.Context) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
+		now := w.Now()
+		w.signs.round.Store(&now)
 		w.say(ctx, w.heartbeat(taking.Err() != nil))
 		select {
 		case <-tick.C:
@@ -47,7 +49,9 @@ func (w *Worker) say(ctx context.Context, b wire.Heartbeat) {
 	defer cancel()
 	if err := w.Presence.Beat(ctx, b); err != nil {
 		w.Log.Debug("a heartbeat was lost", "error", err)
+		return
 	}
+	w.signs.announced.Store(true)
 }
 
 func (w *Worker) heartbeat(draining bool) wire.Heartbeat {

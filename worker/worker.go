@@ -164,6 +164,8 @@ type Worker struct {
 	budget *wire.MemoryBudget
 	// announce asks for a heartbeat now.
 	announce chan struct{}
+	// signs tell those who ask whether the worker is well.
+	signs signs
 	// held are the attempts and other work that Run waits for before it returns.
 	held sync.WaitGroup
 	// draining says that the worker takes nothing new any more.

@@ -41,8 +41,9 @@ Options:
                      their own (the attribute environment of millipede.hcl) are refused. Default: any.
   -log-level=LEVEL   ` + logflags.UsageLevel + `
   -log-format=FORMAT ` + logflags.UsageFormat + `
-  -metrics=ADDRESS   Serve Prometheus metrics there, at /metrics, without a token and without TLS. Use an address
-                     that only the scraper can reach, such as 127.0.0.1:9464. Default: none.
+  -metrics=ADDRESS   Serve Prometheus metrics there, at /metrics, without a token and without TLS; and for probes
+                     /healthz, which fails if only a restart can help, and /readyz, which fails while the worker takes
+                     no tasks. Use an address that only the scraper can reach, such as 127.0.0.1:9464. Default: none.
   -version           Show the version.
 ` + natsconn.Usage + `
   The first SIGTERM or Ctrl-C drains: the worker takes no new tasks, and finishes and reports those in progress. The
@@ -228,7 +229,18 @@ func work(ctx context.Context, o settings) error {
 	}
 	hosted.Measure(numbers, o.slots)
 	numbers.RoundTrips(conn.RoundTrip)
-	unserved, err := numbers.Listen(ctx, o.metrics, log)
+	unserved, err := numbers.Listen(ctx, o.metrics, log,
+		metrics.Probe{Path: "/healthz", Check: func(context.Context) error { return hosted.Worker.Alive() }},
+		metrics.Probe{Path: "/readyz", Check: func(ctx context.Context) error {
+			if err := hosted.Worker.Ready(); err != nil {
+				return err
+			}
+			// What was handed over before has reached the server when it answers.
+			if _, err := conn.RoundTrip(ctx); err != nil {
+				return fmt.Errorf("the NATS server does not answer: %w", err)
+			}
+			return nil
+		}})
 	if err != nil {
 		return errors.Join(err, hosted.Close())
 	}

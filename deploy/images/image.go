@@ -53,7 +53,8 @@ func (s *checkout) write(ctx context.Context, p program, platforms []platform, o
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(stdout, "%s %s/%s: %.1f MB uncompressed, %s, in %s\n", tag, on.os, on.arch, float64(size)/1e6, digest, path)
+		fmt.Fprintf(stdout, "%s %s/%s: %.1f MB uncompressed, %s, in %s\n", tag, on.os, on.arch, float64(size)/1e6, digest,
+			path)
 	}
 	dir := filepath.Join(out, p.name)
 	if err := os.RemoveAll(dir); err != nil {

@@ -62,6 +62,41 @@ func TestAWorkerIsScrapedForWhatItDoes(t *testing.T) {
 	site.Succeeds(t, w.Process, "a worker that drains")
 }
 
+// A worker that is killed for a server that is away leaves operations in doubt, and comes back no better.
+func TestAWorkerStaysAliveWithoutNATSAndIsReadyAgainWithIt(t *testing.T) {
+	s := site.New(t, site.FleetOnly)
+	server := s.Server()
+	w := s.NewWorker("default")
+	w.Args = []string{"-metrics=127.0.0.1:0"}
+	w.Start()
+	address := "http://" + regexp.MustCompile(`msg=metrics address=(\S+)`).FindStringSubmatch(w.Output())[1]
+	status := func(path string) int {
+		answer, err := http.Get(address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := answer.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	site.Eventually(t, "the worker is ready", func() bool { return status("/readyz") == http.StatusOK })
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	site.Eventually(t, "the worker is not ready without a server", func() bool {
+		return status("/readyz") == http.StatusServiceUnavailable
+	})
+	if got := status("/healthz"); got != http.StatusOK {
+		t.Errorf("without a server, /healthz answers %d", got)
+	}
+	if err := server.Restart(site.Waiting(t)); err != nil {
+		t.Fatal(err)
+	}
+	site.Eventually(t, "the worker is ready again", func() bool { return status("/readyz") == http.StatusOK })
+}
+
 // scrape reads metrics as Prometheus does.
 func scrape(t *testing.T, url string) map[string]*dto.MetricFamily {
 	t.Helper()

@@ -60,9 +60,28 @@ func (s *Set) Handler() http.Handler {
 		promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 20 * time.Second})
 }
 
-// Listen serves /metrics at an address, until end is called; nothing if the address is empty. There is neither a
-// token nor TLS: only the scraper should be able to reach the address.
-func (s *Set) Listen(ctx context.Context, address string, log *slog.Logger) (end func() error, err error) {
+// Probe is a question about the process that its keepers ask over HTTP.
+type Probe struct {
+	Path string
+	// Check returns the reason why the answer is no. Its context ends with the request.
+	Check func(ctx context.Context) error
+}
+
+// ServeHTTP answers 200, or 503 with the reason.
+func (p Probe) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if err := p.Check(r.Context()); err != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintln(w, err)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+// Listen serves /metrics, and probes, at an address, until end is called; nothing if the address is empty. There is
+// neither a token nor TLS: only the scraper should be able to reach the address.
+func (s *Set) Listen(ctx context.Context, address string, log *slog.Logger, probes ...Probe) (end func() error,
+	err error) {
 	if address == "" {
 		return func() error { return nil }, nil
 	}
@@ -73,6 +92,9 @@ func (s *Set) Listen(ctx context.Context, address string, log *slog.Logger) (end
 	log.Info("metrics", "address", l.Addr().String())
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.Handler())
+	for _, p := range probes {
+		mux.Handle("GET "+p.Path, p)
+	}
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	served := make(chan error, 1)

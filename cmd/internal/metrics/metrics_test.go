@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -91,6 +92,37 @@ func show(r *metrics.Runs, all []loop.Shown) (end func()) {
 		o.(coordinator.Tracer).Shown(s)
 	}
 	return end
+}
+
+func TestAProbeAnswersWithTheReason(t *testing.T) {
+	var log strings.Builder
+	var fails error
+	end, err := metrics.New("worker", "1.2.3").Listen(t.Context(), "127.0.0.1:0", slog.New(slog.NewTextHandler(&log, nil)),
+		metrics.Probe{Path: "/readyz", Check: func(context.Context) error { return fails }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		http.DefaultClient.CloseIdleConnections()
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	}()
+	address := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(log.String())[1]
+	for want, err := range map[string]error{"200 ok\n": nil, "503 the disk is full\n": errors.New("the disk is full")} {
+		fails = err
+		answer, err := http.Get("http://" + address + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		if err := errors.Join(err, answer.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(answer.StatusCode, " ", string(text)); got != want {
+			t.Errorf("the answer is %q, not %q", got, want)
+		}
+	}
 }
 
 // scrape asks over HTTP, as Prometheus does, and reads the answer with Prometheus's parser.
