@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -36,6 +37,8 @@ type Progress struct {
 
 	mu      sync.Mutex     // guards pending
 	pending []state.Change // committed since the last snapshot
+	// ended says that the version in progress has ended, or is about to: nothing more is written.
+	ended atomic.Bool
 
 	// The fields below are used only by the writing goroutine.
 	now  *state.State // as of the last snapshot
@@ -60,7 +63,14 @@ func PersistInterval(text string) (time.Duration, error) {
 
 // Commit implements journal.Store.
 func (p *Progress) Commit(ctx context.Context, tx journal.Commit) error {
+	ends := tx.EndVersion && tx.Workspace == p.Workspace
+	if ends { // before the serial grows: see writeWith
+		p.ended.Store(true)
+	}
 	err := p.Store.Commit(ctx, tx)
+	if ends && err != nil {
+		p.ended.Store(false)
+	}
 	if err == nil && tx.Workspace == p.Workspace && len(tx.Changes) > 0 {
 		p.mu.Lock()
 		p.pending = append(p.pending, tx.Changes...)
@@ -145,6 +155,9 @@ func (p *Progress) writeWith(ctx context.Context, news []state.Change) error {
 		head, err := p.Sync.head(ctx, p.Workspace)
 		if err != nil {
 			return err
+		}
+		if p.ended.Load() { // the serial may be that of the version that has just ended; its snapshot comes next
+			return nil
 		}
 		now.Serial, now.Lineage = head.Serial+1, head.Lineage
 		if now.Lineage == "" { // the store assigns one when the first version ends

@@ -121,6 +121,28 @@ func TestWhoLooksIntoTheBackendDuringARunSeesHowFarItIs(t *testing.T) {
 	})
 }
 
+// A run ended its version, and took long to end itself, because NATS was away. The snapshot of its progress, the first one
+// of its process, then got the serial after that version. The service refused the version's own snapshot, whose serial
+// was lower, and the run failed although everything was done.
+func TestNoProgressIsWrittenAfterTheEndOfTheVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRunning(t)
+		stop := r.Start(t.Context())
+		defer stop()
+		r.begins("b", 1)
+		ok(t, r.Commit(t.Context(), journal.Commit{Workspace: ws, EndVersion: true}))
+		after(10 * time.Minute)
+		if n := r.backend.writes.Load(); n != 0 {
+			t.Errorf("%d snapshots were written, the last one with the serial %d", n, r.others().Serial)
+		}
+		stop()
+		r.push()
+		if seen := r.others(); holds(seen) != 2 || seen.Serial != 2 {
+			t.Errorf("at the end the snapshot has %d objects and the serial %d", holds(seen), seen.Serial)
+		}
+	})
+}
+
 func TestABackendThatHangsDelaysTheEndOfARunAWhileAndTheRunItselfNotAtAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRunning(t)
