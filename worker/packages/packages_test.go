@@ -7,12 +7,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/mod/sumdb/dirhash"
@@ -263,6 +266,52 @@ func TestATransportFailureIsToldAndTriedAgain(t *testing.T) {
 	wantSummary(t, diags, "Failed to obtain provider package")
 	s.fail = nil
 	find(t, c, locked(zh))
+}
+
+// electing is a transport that does not answer for a number of requests.
+type electing struct {
+	*store
+	requests int
+}
+
+func (e *electing) unanswered() error {
+	if e.requests--; e.requests >= 0 {
+		return fmt.Errorf("%w: JetStream system temporarily unavailable", wire.ErrUnanswered)
+	}
+	return nil
+}
+
+func (e *electing) LookupBlob(ctx context.Context, name string) (string, error) {
+	if err := e.unanswered(); err != nil {
+		return "", err
+	}
+	return e.store.LookupBlob(ctx, name)
+}
+
+func (e *electing) GetBlob(ctx context.Context, sha256 string) ([]byte, error) {
+	if err := e.unanswered(); err != nil {
+		return nil, err
+	}
+	return e.store.GetBlob(ctx, sha256)
+}
+
+// When a server of three was killed, the cluster elected leaders for a second or two, and each plan failed that needed a
+// package on a new worker meanwhile: "JetStream system temporarily unavailable".
+func TestAnElectionInTheClusterFailsNoPlan(t *testing.T) {
+	s, zh := shared(plugin(t))
+	synctest.Test(t, func(t *testing.T) {
+		for requests, found := range map[int]bool{8: true, 9: false} {
+			c := New(t.TempDir(), platform, nil, &electing{s, requests})
+			began := time.Now()
+			_, diags := c.Find(t.Context(), locked(zh))
+			if diags.HasErrors() == found {
+				t.Errorf("after %d requests without an answer: %v", requests, diags)
+			}
+			if waited := time.Since(began); waited > 25*time.Second {
+				t.Errorf("it waited for %s", waited)
+			}
+		}
+	})
 }
 
 func TestHostileArchivesAreRefused(t *testing.T) {
