@@ -150,7 +150,9 @@ func (p *Providers) share(ctx context.Context, blobs wire.Blobs, platform string
 				"reach. Run without -nats (and MILLIPEDE_NATS).", source.Display()), nil))
 	}
 	for source, pkg := range p.packages {
-		if err := sharePackage(ctx, blobs, wire.PackageName(p.wirePackage(source), platform), pkg.Dir); err != nil {
+		if err := wire.Patiently(ctx, func() error {
+			return sharePackage(ctx, blobs, wire.PackageName(p.wirePackage(source), platform), pkg.Dir)
+		}); err != nil {
 			diags = diags.Append(diag.New(diag.Error, "Failed to share a provider package with the workers",
 				fmt.Sprintf("Uploading %s %s: %s.", source.Display(), pkg.Version, err), nil))
 		}

@@ -15,12 +15,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/mod/sumdb/dirhash"
 	"golang.org/x/sync/singleflight"
 
-	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -100,7 +98,11 @@ func (c *Cache) find(ctx context.Context, p wire.Package) (string, error) {
 			return dir, nil
 		}
 	}
-	sha256, err := insist(ctx, c.blobs.LookupBlob, wire.PackageName(p, c.platform))
+	var sha256 string
+	err := wire.Patiently(ctx, func() (err error) {
+		sha256, err = c.blobs.LookupBlob(ctx, wire.PackageName(p, c.platform))
+		return err
+	})
 	if errors.Is(err, wire.ErrNotFound) {
 		return "", errAbsent
 	}
@@ -108,26 +110,6 @@ func (c *Cache) find(ctx context.Context, p wire.Package) (string, error) {
 		return "", fmt.Errorf("looking the package up: %w", err)
 	}
 	return c.unpacked(ctx, p, sha256)
-}
-
-// The waits before another try: together 22 s. A cluster elects a leader within seconds.
-const (
-	firstWait = 250 * time.Millisecond
-	mostWait  = 4 * time.Second
-	mostTries = 9
-)
-
-// insist repeats a request that the transport could not answer.
-func insist[T any](ctx context.Context, ask func(context.Context, string) (T, error), name string) (out T, err error) {
-	wait := firstWait
-	for range mostTries {
-		out, err = ask(ctx, name)
-		if !errors.Is(err, wire.ErrUnanswered) && !errors.Is(err, wire.ErrDisconnected) || sleep.For(ctx, wait) != nil {
-			return out, err
-		}
-		wait = min(2*wait, mostWait)
-	}
-	return out, err
 }
 
 // For each blob, the cache has a directory named by the blob's SHA-256: the unpacked content, and beside it the
@@ -149,7 +131,11 @@ func (c *Cache) unpacked(ctx context.Context, p wire.Package, sha256 string) (st
 	if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, errChanged) {
 		return "", err
 	}
-	archive, err := insist(ctx, c.blobs.GetBlob, sha256)
+	var archive []byte
+	err = wire.Patiently(ctx, func() (err error) {
+		archive, err = c.blobs.GetBlob(ctx, sha256)
+		return err
+	})
 	if errors.Is(err, wire.ErrNotFound) {
 		return "", errAbsent
 	}
