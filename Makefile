@@ -16,6 +16,8 @@ PERIOD      ?= 10m
 BEHIND      ?= 100
 PLATFORMS   ?= linux/amd64,linux/arm64
 BASE        ?=
+FAULTS      ?= 3
+SERVERS     ?=
 GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # What a simulation plays: many seeds, or the one that is named.
@@ -30,7 +32,7 @@ MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod deploy/*/go.mod))
 .DEFAULT_GOAL := help
 .PHONY: help build test race lint vet generate bench pages backends servers servers-kubernetes servers-consul \
 	contend pipelines destroys sim sim-service fault fault-large fault-service teams people watching interrupts hostile \
-	drivers conformance tools images images-test clean
+	drivers conformance tools images images-test containers helm clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -149,6 +151,12 @@ images: ## make the images in bin/images, and the -tools ones in Docker with BAS
 
 images-test: ## make the images twice, compare them, and run them in Docker without privileges
 	$(GO) -C deploy/images test . -count=1 -timeout=30m -v -docker
+
+containers: ## start deploy/compose, apply, and inject FAULTS faults of each kind into its containers (SEED)
+	$(GO) test ./test/containers -count=1 -timeout=12h -v -docker -faults=$(FAULTS) -seed=$(SEED)
+
+helm: ## lint and render the chart, and try its network policies; SERVERS=DIR has etcd and kube-apiserver, for a dry run
+	$(GO) -C test/helm test . -count=1 -v -servers=$(SERVERS)
 
 clean: ## remove what was built
 	rm -rf bin

@@ -121,9 +121,9 @@ func TestWhoLooksIntoTheBackendDuringARunSeesHowFarItIs(t *testing.T) {
 	})
 }
 
-// A run ended its version, and took long to end itself, because NATS was away. The snapshot of its progress, the first one
-// of its process, then got the serial after that version. The service refused the version's own snapshot, whose serial
-// was lower, and the run failed although everything was done.
+// A run ended its version, and took long to end itself, because NATS was away. The snapshot of its progress, the first
+// one of its process, then got the serial after that version. The service refused the version's own snapshot, whose
+// serial was lower, and the run failed although everything was done.
 func TestNoProgressIsWrittenAfterTheEndOfTheVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRunning(t)

@@ -15,9 +15,9 @@ const (
 	mostTries = 9
 )
 
-// Patiently repeats a request while the transport is away or does not answer, for 22 seconds and what the requests take:
-// the servers of a cluster elect a leader within some of them. do must have no further effect when it is repeated. It
-// returns the last error.
+// Patiently repeats a request while the transport is away or does not answer, for 22 seconds and what the requests
+// take: the servers of a cluster elect a leader within some of them. A repetition of do must have no further effect.
+// It returns the last error.
 func Patiently(ctx context.Context, do func() error) error {
 	wait, err := firstWait, error(nil)
 	for range mostTries {

@@ -295,8 +295,8 @@ func (e *electing) GetBlob(ctx context.Context, sha256 string) ([]byte, error) {
 	return e.store.GetBlob(ctx, sha256)
 }
 
-// When a server of three was killed, the cluster elected leaders for a second or two, and each plan failed that needed a
-// package on a new worker meanwhile: "JetStream system temporarily unavailable".
+// When a server of three was killed, the cluster elected leaders for a second or two, and each plan failed that needed
+// a package on a new worker meanwhile: "JetStream system temporarily unavailable".
 func TestAnElectionInTheClusterFailsNoPlan(t *testing.T) {
 	s, zh := shared(plugin(t))
 	synctest.Test(t, func(t *testing.T) {
