@@ -31,7 +31,8 @@ type objects struct {
 func parse(t *testing.T, all []string) *objects {
 	t.Helper()
 	o := &objects{map[string]*apps.StatefulSet{}, map[string]core.PodTemplateSpec{},
-		map[string]*networking.NetworkPolicy{}, map[string]*core.Service{}, map[string]*core.ServiceAccount{}, map[string]*core.ConfigMap{},
+		map[string]*networking.NetworkPolicy{}, map[string]*core.Service{}, map[string]*core.ServiceAccount{},
+		map[string]*core.ConfigMap{},
 		map[string]*policy.PodDisruptionBudget{}, map[string]*autoscaling.HorizontalPodAutoscaler{},
 		map[string]map[string]any{}}
 	for _, text := range all {

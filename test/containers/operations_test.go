@@ -1,0 +1,225 @@
+package containers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	client "github.com/hashicorp/go-tfe"
+)
+
+// These tests follow sections of docs/operations.md, in containers.
+
+// newPeople starts everything with the test providers.
+func newPeople(t *testing.T) *people {
+	t.Helper()
+	s := newStand(t)
+	s.withFleet()
+	s.start()
+	return &people{stand: s, statuses: map[client.RunStatus]int{}, forgiven: map[string]int{}}
+}
+
+// begins queues a run whose creations take a time, and returns its ID.
+func (p *people) begins(w *client.Workspace, ms int) string {
+	p.Helper()
+	dir := filepath.Join(p.dir, "people", w.Name, fmt.Sprint(ms))
+	if err := configuration(dir, w.Name, "small", ms); err != nil {
+		p.Fatal(err)
+	}
+	id, err := p.queue(p.Context(), w, dir, fmt.Sprint(ms))
+	if err != nil {
+		p.Fatal(err)
+	}
+	return id
+}
+
+// ends waits until a run has been applied.
+func (p *people) ends(id string) {
+	p.Helper()
+	var r *client.Run
+	if err := insist(p.Context(), func() (err error) {
+		if r, err = p.client.Runs.Read(p.Context(), id); err == nil && !ended(r.Status) {
+			err = fmt.Errorf("the run is %s", r.Status)
+		}
+		return err
+	}); err != nil {
+		p.Fatal(err)
+	}
+	if r.Status != client.RunApplied {
+		p.Fatalf("the run is %s:\n%s", r.Status, p.log(p.Context(), r))
+	}
+}
+
+// finished counts the creations that have ended, in a pool.
+func (p *people) finished(pool string) (n int) {
+	for _, c := range p.calls() {
+		if c.op == "create" && c.ended && c.pool == pool {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *people) eventually(what string, holds func() bool) {
+	p.Helper()
+	if err := insist(p.Context(), func() error {
+		if !holds() {
+			return errors.New(what)
+		}
+		return nil
+	}); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// ready returns the status of the service's /readyz; 0 if it cannot be asked.
+func (p *people) ready() int {
+	r, err := http.NewRequestWithContext(p.Context(), http.MethodGet, "https://localhost:8443/readyz", nil)
+	if err != nil {
+		p.Fatal(err)
+	}
+	answer, err := p.http.Do(r)
+	if err != nil {
+		return 0
+	}
+	_ = answer.Body.Close() // its status counts
+	return answer.StatusCode
+}
+
+func TestALostRegionWaitsAndTheOthersContinue(t *testing.T) {
+	p := newPeople(t)
+	w := p.workspace("w0")
+	p.ends(p.begins(w, 10)) // every worker has the provider
+	p.kill("worker-eu")
+	w = p.workspace("w1")
+	id := p.begins(w, 20)
+	// The plan needs the region, too: so it waits, and says for what.
+	p.eventually("the run says that it waits for a worker of eu", func() bool {
+		var wait struct{ Text string }
+		_, err := p.ask(t.Context(), http.MethodGet, "runs/"+id+"/wait", nil, &wait)
+		return err == nil && strings.Contains(wait.Text, "eu")
+	})
+	p.docker("start", p.container("worker-eu"))
+	p.ends(id)
+	if n := p.finished("eu"); n != 2*machines {
+		t.Errorf("eu has finished %d creations", n)
+	}
+}
+
+func TestNothingBeginsWithoutTheMajorityAndAllContinuesWithIt(t *testing.T) {
+	p := newPeople(t)
+	w := p.workspace("w0")
+	p.ends(p.begins(w, 10))
+	w = p.workspace("w1")
+	id := p.begins(w, 4000)
+	p.eventually("creations are under way", func() bool { return p.begun("create") > machines*len(regions) })
+	p.kill("nats-1")
+	p.kill("nats-2")
+	p.eventually("the service is not ready", func() bool { return p.ready() == http.StatusServiceUnavailable })
+	// What is under way ends, and nothing begins: a claim would need the majority.
+	p.eventually("no creation is under way", func() bool {
+		for _, c := range p.calls() {
+			if c.op == "create" && !c.ended {
+				return false
+			}
+		}
+		return true
+	})
+	before := p.begun("create")
+	within(t.Context().Done(), 10*time.Second)
+	if after := p.begun("create"); after != before {
+		t.Errorf("%d creations have begun without the majority", after-before)
+	}
+	p.docker("start", p.container("nats-1"), p.container("nats-2"))
+	p.ends(id)
+	p.eventually("the service is ready", func() bool { return p.ready() == http.StatusOK })
+	if n := p.begun("create"); n != 2*machines*len(regions) {
+		t.Errorf("%d creations have begun", n)
+	}
+}
+
+func TestTheServiceMovesToAnEmptyVolumeByItsBackup(t *testing.T) {
+	p := newPeople(t)
+	w := p.workspace("w0")
+	p.ends(p.begins(w, 10))
+	out := filepath.Join(p.dir, "compose/example/backup") // the client has this directory as its own
+	p.must("docker-compose", "run", "--rm", "-T", "client", "service", "backup", "-address=https://localhost:8443",
+		"-out=/example/backup")
+	if i, err := os.Stat(out); err != nil || i.Size() == 0 {
+		t.Fatalf("the backup: %v", err)
+	}
+	// The key is kept apart; here it is on the volume, from which it comes back first.
+	key := filepath.Join(p.dir, "service.key")
+	p.docker("cp", p.container("service")+":/var/lib/millipede/service.key", key)
+	p.docker("stop", "-t", "60", p.container("service"))
+	image := p.image("service")
+	p.must("docker", "volume", "create", p.project+"_moved")
+	t.Cleanup(func() {
+		_, _ = p.command(context.Background(), p.dir, "docker", "volume", "rm", "-f", p.project+"_moved")
+	})
+	if err := errors.Join(os.Chmod(key, 0o644), os.Chmod(out, 0o644)); err != nil { // for the user of the image
+		t.Fatal(err)
+	}
+	p.docker("run", "--rm", "-v", p.project+"_moved:/var/lib/millipede", "-v", out+":/backup:ro", "-v", key+":/key:ro",
+		image, "service", "restore", "-in=/backup", "-data=/var/lib/millipede/data", "-key-file=/key")
+	moved := p.project + "_moved"
+	text := "services:\n  service:\n    command: [serve, \"-listen=0.0.0.0:8443\", \"-address=https://localhost:8443\", " +
+		"-data=/var/lib/millipede/data, -key-file=/key]\n    volumes: [\"moved:/var/lib/millipede\", \"" + key +
+		":/key:ro\"]\nvolumes:\n  moved: {external: true, name: " + moved + "}\n"
+	if err := os.WriteFile(filepath.Join(p.dir, "compose/moved.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.override += ":moved.yaml"
+	p.must("docker-compose", "up", "-d", "service")
+	p.eventually("the service is ready", func() bool { return p.ready() == http.StatusOK })
+	if err := p.complete(t.Context(), w); err != nil {
+		t.Error(err)
+	}
+	if _, err := p.ask(t.Context(), http.MethodDelete, "halt", nil, &struct{}{}); err != nil &&
+		!strings.Contains(err.Error(), "204") {
+		t.Fatal(err)
+	}
+	p.ends(p.begins(w, 20)) // an update, of every machine
+	if n := p.begun("create"); n != machines*len(regions) {
+		t.Errorf("%d creations have begun", n)
+	}
+}
+
+// Each container is replaced while people apply: stopped as an upgrade stops it, and made anew.
+func TestContainersAreReplacedOneAfterTheOtherUnderWork(t *testing.T) {
+	p := newPeople(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	var persons sync.WaitGroup
+	for i := range spaces {
+		w := p.workspace(fmt.Sprintf("w%d", i))
+		persons.Go(func() {
+			if err := p.person(ctx, w); err != nil {
+				cancel(fmt.Errorf("in the workspace %s: %w", w.Name, err))
+			}
+		})
+	}
+	for _, service := range []string{"nats-1", "nats-2", "nats-3", "service", "worker-eu", "worker-us", "worker-ap"} {
+		p.must("docker-compose", "up", "-d", "--no-deps", "--force-recreate", service)
+		p.eventually("the service is ready", func() bool { return p.ready() == http.StatusOK })
+		within(ctx.Done(), 5*time.Second) // a server of NATS catches up
+	}
+	p.struck.Store(true)
+	persons.Wait()
+	if err := context.Cause(ctx); err != nil {
+		t.Error(err)
+	}
+	p.once()
+	if p.statuses[client.RunErrored] > 0 || p.doubts > 0 {
+		t.Errorf("%d runs failed, %d creations are in doubt: an upgrade interrupts nothing; %v",
+			p.statuses[client.RunErrored], p.doubts, p.unanswered)
+	}
+	t.Logf("runs ended %v; %d creations and %d updates", p.statuses, p.begun("create"), p.begun("update"))
+}
