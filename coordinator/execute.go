@@ -233,14 +233,17 @@ func (x *executor) call(a loop.Call) {
 	// The fast lane persists nothing, so nothing is sealed; large messages go through blobs.
 	held := x.Hub.Budget.For(a.Pool)
 	defer held.Release()
-	packer := wire.Packer{Run: x.RunID, Blobs: x.Hub, Incoming: x.Hub.PoolBlobs(a.Pool), Rand: rand.Reader, Held: held,
-		Version: a.Task.Protocol}
+	packer := wire.Packer{Run: x.RunID, Blobs: x.Hub.TaskBlobs(a.Pool), Incoming: x.Hub.PoolBlobs(a.Pool),
+		Rand: rand.Reader, Held: held, Version: a.Task.Protocol}
 	about := wire.CallSubject(a.Pool, a.Task.Protocol)
 	x.mu.Lock()
 	x.called[a.Pool] = true
 	x.mu.Unlock()
 	var data, answer []byte
 	task, err := x.withEnvironment(a.Task, a.Pool)
+	if err == nil {
+		err = x.Hub.Supply(ctx, a.Pool, task.Provider.Package)
+	}
 	if err == nil {
 		data, err = packer.Pack(x.ctx, about, wire.EncodeTask(task))
 	}
@@ -328,6 +331,7 @@ func (x *executor) publish(a loop.Publish) {
 		var task *wire.Task
 		if task, err = x.withEnvironment(a.Task, a.Ref.Pool); err == nil {
 			data = wire.EncodeTask(task)
+			err = x.Hub.Supply(x.ctx, a.Ref.Pool, task.Provider.Package)
 		}
 	}
 	if err == nil && x.Envelope != nil {

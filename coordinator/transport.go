@@ -235,10 +235,13 @@ func (x *executor) probe() {
 				err = fmt.Errorf("%w: %s", wire.ErrUnconfirmed, mark.Difference(now))
 			}
 		}
-		if err != nil || failed {
-			x.inbox.put(loop.Probed{Err: err})
+		if err != nil || failed || len(now.Stores) > 0 {
+			x.inbox.put(loop.Probed{Err: err, Stores: now.Stores})
 		}
 		failed = err != nil // also if it is not connected
+		if err == nil && known {
+			now = now.Since(*mark)
+		}
 		if err == nil && (!known || !mark.Equal(now)) {
 			mark, known = &now, true
 			if err := saveMark(x.ctx, x.Store, x.RunID, now); err != nil && x.ctx.Err() == nil {

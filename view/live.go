@@ -34,9 +34,12 @@ func (p *Progress) live() string {
 		parts = append(parts, "about "+roughly(c.Left)+" left")
 	}
 	for _, w := range p.waits {
-		if w.Limit != "" {
+		switch {
+		case w.Limit != "":
 			parts = append(parts, fmt.Sprintf("waiting for the limit %s", w.Limit))
-		} else {
+		case !w.Away.IsZero():
+			parts = append(parts, fmt.Sprintf("%s is cut off", w.Pool))
+		default:
 			parts = append(parts, fmt.Sprintf("waiting for a worker of %s", w.Pool))
 		}
 	}

@@ -220,7 +220,7 @@ func (p *Progress) Waiting(waits []coordinator.Wait) {
 	now := map[string]bool{}
 	var lines []string
 	for _, w := range waits {
-		key := fmt.Sprintf("%s\x00%s\x00%d\x00%q", w.Pool, w.Limit, len(w.InDoubt), w.Unsuited)
+		key := fmt.Sprintf("%s\x00%s\x00%d\x00%q\x00%d", w.Pool, w.Limit, len(w.InDoubt), w.Unsuited, w.Away.UnixNano())
 		now[key] = true
 		if !p.told[key] {
 			lines = append(lines, document.WaitText(w))

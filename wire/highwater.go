@@ -21,6 +21,9 @@ type HighWater struct {
 	Full map[string]string `json:"-"`
 	// Replicated says that servers of a cluster keep the streams, so that a loss has to be confirmed by a second answer;
 	// Servers names the server that answered, by stream. Neither is compared or recorded.
+	// Stores has the pools with a message store of their own: empty if that answered, and else why not. A store that
+	// does not answer has no positions. It is true for the moment only.
+	Stores     map[string]string `json:"-"`
 	Replicated bool              `json:"-"`
 	Servers    map[string]string `json:"-"`
 }
@@ -40,16 +43,67 @@ func (h HighWater) Of(pools []string) HighWater {
 		return some
 	}
 	h.Claims, h.Queues, h.Outcomes = of(h.Claims), of(h.Queues), of(h.Outcomes)
-	var full map[string]string
+	h.Full, h.Stores = only(h.Full, pools), only(h.Stores, pools)
+	return h
+}
+
+// only returns the entries of some pools; nil if there are none.
+func only(all map[string]string, pools []string) map[string]string {
+	var some map[string]string
 	for _, pool := range pools {
-		if text, ok := h.Full[pool]; ok {
-			if full == nil {
-				full = map[string]string{}
+		if text, ok := all[pool]; ok {
+			if some == nil {
+				some = map[string]string{}
 			}
-			full[pool] = text
+			some[pool] = text
 		}
 	}
-	h.Full = full
+	return some
+}
+
+// SetFull says that a stream of a pool accepts no more messages.
+func (h *HighWater) SetFull(pool, text string) {
+	if h.Full == nil {
+		h.Full = map[string]string{}
+	}
+	h.Full[pool] = text
+}
+
+// SetStore says whether the store of a pool that has one of its own has answered.
+func (h *HighWater) SetStore(pool string, err error) {
+	if h.Stores == nil {
+		h.Stores = map[string]string{}
+	}
+	h.Stores[pool] = ""
+	if err != nil {
+		h.Stores[pool] = err.Error()
+	}
+}
+
+// Since returns the mark with the positions of an earlier one for pools whose stores did not answer this time: they are
+// compared when the stores answer again.
+func (h HighWater) Since(earlier HighWater) HighWater {
+	keep := func(now, was map[string]Position) map[string]Position {
+		var out map[string]Position
+		for pool, at := range was {
+			if _, asked := now[pool]; asked || h.Stores[pool] == "" {
+				continue
+			}
+			if out == nil {
+				out = maps.Clone(now)
+			}
+			if out == nil {
+				out = map[string]Position{}
+			}
+			out[pool] = at
+		}
+		if out == nil {
+			return now
+		}
+		return out
+	}
+	h.Claims, h.Queues, h.Outcomes = keep(h.Claims, earlier.Claims), keep(h.Queues, earlier.Queues),
+		keep(h.Outcomes, earlier.Outcomes)
 	return h
 }
 

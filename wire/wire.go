@@ -288,6 +288,16 @@ type PoolBlobs interface {
 	PoolBlobs(pool string) Blobs
 }
 
+// Regions is implemented by transports whose pools may have message stores of their own, in their regions.
+type Regions interface {
+	// Domains returns the name of the store of each pool that has one of its own, as it is set now. It returns an error if
+	// that has changed since the transport used the pool, or if a store has something that belongs to another one.
+	Domains(ctx context.Context) (map[string]string, error)
+	// TaskBlobs returns where coordinators put what the workers of a pool read, and whether that is in a store of the
+	// pool's own: otherwise it is the store of all.
+	TaskBlobs(pool string) (blobs Blobs, own bool)
+}
+
 // Caller is the fast lane: calls to any worker of a pool, without persistence.
 type Caller interface {
 	// Call sends the request to one worker of the pool and waits for the answer. It returns ErrNoWorker at once if the

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"time"
 
@@ -92,10 +93,36 @@ func runLimits(ctx context.Context, a *app, args []string) int {
 // -1 any.
 func (a *app) overNATS(ctx context.Context, usage string, args []string, most int,
 	do func(*jet.Conn, []string) error) int {
+	check := func(rest []string) diag.List {
+		if most >= 0 && len(rest) > most {
+			return diag.Errors("Too many command line arguments",
+				fmt.Sprintf("The command takes %d at most, and got %q.", most, rest), nil)
+		}
+		return nil
+	}
+	return a.overNATSWith(ctx, natsCommand{usage: usage, check: check, do: do}, args)
+}
+
+// natsCommand is a command that works on a NATS server alone.
+type natsCommand struct {
+	usage string
+	// declare declares the options of the command; nil if it has none.
+	declare func(*flag.FlagSet)
+	// check checks the arguments that are no options.
+	check func(rest []string) diag.List
+	// provision says that the command may create streams.
+	provision bool
+	do        func(conn *jet.Conn, rest []string) error
+}
+
+func (a *app) overNATSWith(ctx context.Context, c natsCommand, args []string) int {
 	var vf viewFlags
 	f := a.NewFlags()
 	f.BoolVar(&vf.NoColor, "no-color", false, "")
-	if code, done := a.Parse(f, usage, args); done {
+	if c.declare != nil {
+		c.declare(f)
+	}
+	if code, done := a.Parse(f, c.usage, args); done {
 		return code
 	}
 	u := a.textScreen(vf)
@@ -107,21 +134,20 @@ func (a *app) overNATS(ctx context.Context, usage string, args []string, most in
 	if diags.HasErrors() {
 		return fail(diags)
 	}
-	server := a.Connector.Server(rules)
-	switch {
-	case most >= 0 && f.NArg() > most:
-		return fail(diag.Errors("Too many command line arguments",
-			fmt.Sprintf("The command takes %d at most, and got %q.", most, f.Args()), nil))
-	case server.URL == "":
-		return fail(diag.Errors("No NATS server", "Workers and limits belong to a NATS server: set it with the "+
-			"global option -nats=URL, or in MILLIPEDE_NATS. The default, an embedded server, has one worker and its own "+
-			"limits, which exist only while a command runs.", nil))
+	if diags = diags.Append(c.check(f.Args())); diags.HasErrors() {
+		return fail(diags)
 	}
-	conn, diags := a.Connector.Dial(ctx, server, false)
+	server := a.Connector.Server(rules)
+	if server.URL == "" {
+		return fail(diags.Append(diag.New(diag.Error, "No NATS server", "Workers, pools and limits belong to a NATS "+
+			"server: set it with the global option -nats=URL, or in MILLIPEDE_NATS. The default, an embedded server, has "+
+			"one worker and its own limits, which exist only while a command runs.", nil)))
+	}
+	conn, diags := a.Connector.Dial(ctx, server, c.provision)
 	if diags.HasErrors() {
 		return fail(diags)
 	}
-	if err := do(conn, f.Args()); err != nil {
+	if err := c.do(conn, f.Args()); err != nil {
 		diags = diags.Append(diag.New(diag.Error, "The request failed", err.Error()+".", nil))
 	}
 	diags = diags.Append(adapters.Closing(conn.Close()))

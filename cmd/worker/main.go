@@ -34,6 +34,8 @@ const usage = `Usage: worker -nats URL [options]
 Options:
   -nats=URL          The NATS server, or several separated by commas. MILLIPEDE_NATS and NATS_URL do the same.
   -pool=NAME[,NAME]  The pools that this worker serves, usually a region. Default: default.
+  -domain=NAME       The JetStream domain of the NATS server in this region, if its pools have their message store there
+                     (coordinator pools set POOL -domain=NAME). Default: the store is that of all.
   -slots=N           How many operations it executes at a time. Default: 10.
   -cache=DIR         Where the journal and the provider packages are kept. One directory for each worker.
                      Default: millipede/worker in the user's cache directory.
@@ -67,6 +69,7 @@ func run(args []string, stdout, stderr io.Writer, getenv func(string) string) in
 	f.SetOutput(io.Discard)
 	var (
 		pools   = f.String("pool", "default", "")
+		domain  = f.String("domain", "", "")
 		slots   = f.Int("slots", 10, "")
 		cache   = f.String("cache", "", "")
 		scraped = f.String("metrics", "", "")
@@ -122,6 +125,7 @@ func run(args []string, stdout, stderr io.Writer, getenv func(string) string) in
 	}
 	o := server.Options()
 	o.Name, o.Log = "millipede-worker", func(line string) { log.Warn(line) }
+	o.Domain, o.Pools = *domain, split(*pools)
 	ctx, sent, err := tracing.Begin(context.Background(), cloud.Environment{Environ: os.Environ()}, "millipede-worker",
 		build.Version(), func(line string) { log.Warn(line) })
 	if err != nil {

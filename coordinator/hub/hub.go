@@ -39,18 +39,19 @@ type Hub struct {
 	probes    probes
 	abandoned abandonedPermits
 	drained   *drained
+	packages  *supplied
 }
 
 // New returns the hub of a coordinator. It takes over the transport: nobody else may fetch the coordinator's results,
 // decide about its abandoned permits, or request permits over this transport in another coordinator's name. Close the
 // hub.
 func New(t wire.Transport, coordinator string) *Hub {
-	return within(wire.NewMemoryBudget(wire.DefaultMemoryBudget), new(drained), t, coordinator)
+	return within(wire.NewMemoryBudget(wire.DefaultMemoryBudget), new(drained), new(supplied), t, coordinator)
 }
 
-func within(budget *wire.MemoryBudget, d *drained, t wire.Transport, coordinator string) *Hub {
+func within(budget *wire.MemoryBudget, d *drained, p *supplied, t wire.Transport, coordinator string) *Hub {
 	h := &Hub{DirectTasks: t, Claims: t, Blobs: t, Keys: t, Budget: budget, transport: t, coordinator: coordinator,
-		drained: d}
+		drained: d, packages: p}
 	h.workers.source = func(ctx context.Context, fn func(wire.Heartbeat)) error {
 		return t.SubscribeHeartbeats(ctx, func(beat wire.Heartbeat) { fn(d.seen(beat)) })
 	}
@@ -69,7 +70,7 @@ func (h *Hub) For(coordinator string) *Hub {
 	if coordinator == h.coordinator {
 		return h
 	}
-	return within(h.Budget, h.drained, h.transport, coordinator)
+	return within(h.Budget, h.drained, h.packages, h.transport, coordinator)
 }
 
 // Coordinator returns the name under which the hub's runs are known.

@@ -45,7 +45,7 @@ func (qs *queues) missing(inDoubt map[*limit][]string, investigate func(*limit))
 			continue
 		}
 		if !c.served() {
-			waits = addWait(waits, Wait{Pool: c.pool.name, Vertices: n, Address: c.example})
+			waits = addWait(waits, Wait{Pool: c.pool.name, Away: c.pool.away, Vertices: n, Address: c.example})
 			continue
 		}
 		for lim := range c.needs() {

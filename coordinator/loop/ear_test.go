@@ -19,10 +19,26 @@ func (w *world) hear(s Shown) {
 	case ShownDoubtful:
 		note("in doubt %d: %s", s.Vertex, s.Reason)
 	case ShownWaiting:
-		note("waiting %v", s.Waits)
+		note("waiting %v", plain(s.Waits))
 	case ShownDiagnostics:
 		for _, d := range s.Diagnostics {
 			note("%s: %s", d.Severity, d.Summary)
 		}
 	}
+}
+
+// plain returns waits without the time since which a region is cut off.
+func plain(waits []Wait) (list []any) {
+	list = []any{}
+	for _, w := range waits {
+		list = append(list, struct {
+			Pool, Limit string
+			Vertices    int
+			Address     string
+			InDoubt     []string
+			Slots       int
+			Holders     []Holder
+		}{w.Pool, w.Limit, w.Vertices, w.Address, w.InDoubt, w.Slots, w.Holders})
+	}
+	return list
 }

@@ -48,6 +48,8 @@ func (l *Loop) onCallFailed(e CallFailed) {
 		l.park(e.Vertex, l.now.Add(TickEvery))
 	case errors.Is(e.Err, wire.ErrDisconnected), errors.Is(e.Err, wire.ErrUnanswered):
 		l.park(e.Vertex, l.now.Add(TickEvery))
+	case errors.Is(e.Err, wire.ErrLostCall) && l.workers.away(w.pool):
+		l.park(e.Vertex, l.now.Add(TickEvery))
 	case errors.Is(e.Err, wire.ErrLostCall) && w.lost < maxLost:
 		w.lost++
 		l.park(e.Vertex, l.now.Add(TickEvery<<(w.lost-1)))

@@ -69,13 +69,14 @@ func (l *Loop) freeze(e LostData) {
 // onTicked does what depends on the time.
 func (l *Loop) onTicked(e Ticked) {
 	l.workers.connected(e.Connected)
-	if away := l.workers.connectedSince.IsZero() || !l.store.silentSince.IsZero(); l.waitedForTransport(l.now, away) {
+	away := l.workers.connectedSince.IsZero() || !l.store.silentSince.IsZero() || l.onlyAway()
+	if l.waitedForTransport(l.now, away) {
 		l.tell(-1, transportGone(l.Run))
 		l.onAbandoned()
 	}
 	l.unpark()
 	for _, w := range l.workers.order {
-		if w.takes && l.workers.silent(w.seen) {
+		if w.takes && l.workers.silent(w.Pools[0], w.seen) {
 			l.permits.staff(w, false)
 			l.recheckClaims(w)
 		}
@@ -96,9 +97,9 @@ func (l *Loop) onTicked(e Ticked) {
 // outcome of what runs. Workers continue, and the resumed run takes their results.
 func transportGone(run string) diag.List {
 	return diag.Errors("The message server is gone",
-		fmt.Sprintf("The run was interrupted while its NATS server could not be reached, so nothing is known of "+
-			"the operations that workers still carry out. Their results are kept. To take them, and go on, when "+
-			"the server is there again: coordinator runs resume %s", run), nil)
+		fmt.Sprintf("The run was interrupted while its NATS server, or that of a region, could not be reached, so "+
+			"nothing is known of the operations that workers still carry out. Their results are kept. To take them, and "+
+			"go on, when the server is there again: coordinator runs resume %s", run), nil)
 }
 
 // recheckClaims reads the registers of the attempts that a dead worker may have claimed without reporting it.
@@ -121,7 +122,7 @@ func (l *Loop) recheckClaims(dead *worker) {
 func (l *Loop) watch(v int) {
 	x := &l.vertices[v]
 	w := x.work
-	if x.phase != running {
+	if x.phase != running || l.workers.away(w.pool) {
 		return
 	}
 	switch {

@@ -189,6 +189,7 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 		}
 	case Probed:
 		l.store.probed(e)
+		l.storesAnswered(e.Stores)
 	case LostData:
 		l.freeze(e)
 	case Surveyed:

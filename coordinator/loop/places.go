@@ -23,12 +23,13 @@ const maxSlots = 1 << 16
 // pool is this run's view of a pool of workers.
 type pool struct {
 	name    string
-	version int     // of the messages to these workers; 0 while there is none
-	live    int     // workers that take work in this version
-	slots   int     // that they have
-	missing bool    // a call found nobody
-	places  *limit  // nil until something is placed here
-	load    float64 // the weights of what waits, in seconds
+	version int       // of the messages to these workers; 0 while there is none
+	live    int       // workers that take work in this version
+	slots   int       // that they have
+	missing bool      // a call found nobody
+	away    time.Time // since when its store, which is its own, has not answered; zero if it does
+	places  *limit    // nil until something is placed here
+	load    float64   // the weights of what waits, in seconds
 	// troubledSince is since when tasks wait here, and no worker takes any; zero: not so.
 	troubledSince time.Time
 	staff         []staff // by version, from the lowest that this program speaks

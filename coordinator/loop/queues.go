@@ -88,8 +88,12 @@ func (qs *queues) admits(i int) bool {
 }
 
 // served reports whether a worker would take the work of the class. A call on the fast lane finds that out by itself. A
-// task of the safe lane would wait in the stream and keep its permits meanwhile, so it is not published before.
+// task of the safe lane would wait in the stream and keep its permits meanwhile, so it is not published before. While
+// the message store of a pool does not answer, nothing reaches its workers.
 func (c *class) served() bool {
+	if !c.pool.away.IsZero() {
+		return false
+	}
 	return c.pool.live > 0 || c.lane == program.Fast && !c.pool.missing
 }
 

@@ -84,6 +84,8 @@ const ProgressEvery = 10 * time.Second
 type Wait struct {
 	// Pool is a pool without a live worker, Limit a limit without a free permit; one of them is empty.
 	Pool, Limit string
+	// Away is since when the message store of Pool, which is its own, has not answered; zero if it does.
+	Away time.Time
 	// Vertices is the number of waiting vertices, Address the address of the first one.
 	Vertices int
 	Address  string
@@ -123,10 +125,9 @@ const (
 )
 
 func (w Wait) equal(o Wait) bool {
-	return w.Pool == o.Pool && w.Limit == o.Limit && w.Vertices == o.Vertices && w.Address == o.Address &&
-		w.Slots == o.Slots &&
-		slices.Equal(w.Unsuited, o.Unsuited) && slices.Equal(w.InDoubt, o.InDoubt) &&
-		slices.Equal(w.Holders, o.Holders)
+	return w.Pool == o.Pool && w.Away.Equal(o.Away) && w.Limit == o.Limit && w.Vertices == o.Vertices &&
+		w.Address == o.Address && w.Slots == o.Slots && slices.Equal(w.Unsuited, o.Unsuited) &&
+		slices.Equal(w.InDoubt, o.InDoubt) && slices.Equal(w.Holders, o.Holders)
 }
 
 // Counts is the progress of a run. Hidden vertices are not counted.

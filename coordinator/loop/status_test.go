@@ -296,7 +296,7 @@ func (w *world) strike() {
 			default:
 				for i := range 1 + w.chance.IntN(5) {
 					err := probes[w.chance.IntN(len(probes))]
-					w.later(time.Duration(i)*time.Second, func() { w.send(Probed{err}) })
+					w.later(time.Duration(i)*time.Second, func() { w.send(Probed{Err: err}) })
 				}
 				w.later(6*time.Second, func() { w.send(Probed{}) })
 			}

@@ -143,7 +143,7 @@ func TestARunToldOfASilentServerSaysSoAndEndsInTheEnd(t *testing.T) {
 	began := w.now
 	var probe func()
 	probe = func() {
-		w.send(Probed{wire.ErrUnanswered})
+		w.send(Probed{Err: wire.ErrUnanswered})
 		w.later(5*time.Second, probe)
 	}
 	probe()
@@ -163,7 +163,7 @@ func TestARunToldOfASilentServerSaysSoAndEndsInTheEnd(t *testing.T) {
 func TestAnInterruptedRunLeavesASilentServer(t *testing.T) {
 	w := troubled(t, time.Hour)
 	w.run(200)
-	w.send(Probed{wire.ErrUnanswered})
+	w.send(Probed{Err: wire.ErrUnanswered})
 	w.send(Interrupted{})
 	began := w.now
 	w.run(1 << 20)
@@ -207,7 +207,7 @@ func TestTheRunPausesWhileTheStoreTakesNothing(t *testing.T) {
 	} {
 		s := store{common: at(0)}
 		for _, err := range c.probes {
-			s.probed(Probed{err})
+			s.probed(Probed{Err: err})
 			s.pass(5 * time.Second)
 		}
 		var told []string
@@ -229,7 +229,7 @@ func TestAStoreThatRefusesForTooLongEndsTheRun(t *testing.T) {
 			if took > most {
 				t.Fatalf("with %v the run goes on", err)
 			}
-			s.probed(Probed{err})
+			s.probed(Probed{Err: err})
 			s.pass(time.Second)
 		}
 		if !errors.Is(s.err, err) {

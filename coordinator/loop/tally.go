@@ -137,7 +137,7 @@ func (l *Loop) showProgress() {
 			waits[i].Unsuited = l.workers.unsuited(pool, l.permits.versions)
 		}
 	}
-	waits = l.lasting(waits, l.now)
+	waits = l.lasting(l.waitsForStores(waits), l.now)
 	if !slices.EqualFunc(waits, l.told, Wait.equal) {
 		l.told = waits
 		l.do(Shown{Kind: ShownWaiting, Vertex: -1, Waits: waits})

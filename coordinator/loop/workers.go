@@ -14,6 +14,8 @@ type workers struct {
 	all   map[member]*worker
 	order []*worker      // as they were first heard of
 	met   map[string]int // how many workers each pool has ever had
+	// stores are the message stores of the pools that have one of their own.
+	stores map[string]*ownStore
 
 	connectedSince time.Time // zero while the transport is not connected
 	settledAt      time.Time // from when on silence of a pool means that it has no worker
@@ -34,7 +36,7 @@ type worker struct {
 const maxMembers = 2048
 
 func newWorkers(c *common) workers {
-	return workers{common: c, all: map[member]*worker{}, met: map[string]int{}}
+	return workers{common: c, all: map[member]*worker{}, met: map[string]int{}, stores: map[string]*ownStore{}}
 }
 
 // begin starts the time in which the workers are surveyed.
@@ -76,19 +78,30 @@ func (ws *workers) connectionStable() bool {
 // surveyed reports whether all live workers have been heard of, as far as the run can know.
 func (ws *workers) surveyed() bool { return ws.connectionStable() && !ws.now.Before(ws.settledAt) }
 
-// silent reports whether a worker counts as dead that was last heard of at a time.
-func (ws *workers) silent(seen time.Time) bool {
-	if seen.Before(ws.connectedSince) {
-		seen = ws.connectedSince
+// silent reports whether a worker of a pool counts as dead that was last heard of at a time. Where the pool has a store
+// of its own, its silence counts only up to the last answer of that store: a region that is cut off is not dead.
+func (ws *workers) silent(pool string, seen time.Time) bool {
+	seen, now := later(seen, ws.connectedSince), ws.now
+	if s := ws.stores[pool]; s != nil {
+		if !s.away.IsZero() {
+			return false
+		}
+		seen, now = later(seen, s.back), s.answered
 	}
-	return ws.connectionStable() && ws.now.Sub(seen) > wire.DeadAfter
+	return ws.connectionStable() && now.Sub(seen) > wire.DeadAfter
 }
 
 // unfinished returns why no result of a worker is expected any more, although it holds a task; empty if one is. listed
 // is when the worker was known to hold the task.
 func (ws *workers) unfinished(pool, name string, listed time.Time) string {
+	if s := ws.stores[pool]; s != nil {
+		if !s.away.IsZero() {
+			return ""
+		}
+		listed = later(listed, s.back)
+	}
 	switch w := ws.all[member{pool, name}]; {
-	case w == nil && ws.silent(listed), w != nil && ws.silent(w.seen):
+	case w == nil && ws.silent(pool, listed), w != nil && ws.silent(pool, w.seen):
 		return fmt.Sprintf("worker %s has not been heard of for %s", name, wire.DeadAfter)
 	case w != nil && ws.connectionStable() && ws.now.Sub(listed) > claimWait:
 		return fmt.Sprintf("worker %s does not hold it any more, and has not reported it", name)
@@ -127,7 +140,7 @@ const maxUnsuited = 5
 // unsuited returns why workers of a pool that are alive are given nothing, for the first few.
 func (ws *workers) unsuited(pool string, own wire.Versions) (list []string) {
 	for _, w := range ws.order {
-		if len(list) < maxUnsuited && w.Pools[0] == pool && !w.Leaving && !ws.silent(w.seen) {
+		if len(list) < maxUnsuited && w.Pools[0] == pool && !w.Leaving && !ws.silent(pool, w.seen) {
 			if why := w.Unsuited(own); why != "" {
 				list = append(list, why)
 			}

@@ -74,7 +74,7 @@ func TestSilenceCountsFromTheLastConnection(t *testing.T) {
 	} {
 		ws, _ := known(t)
 		ws.connected(c.connected)
-		if got := ws.silent(ws.now.Add(-c.seen)); got != c.silent {
+		if got := ws.silent("eu", ws.now.Add(-c.seen)); got != c.silent {
 			t.Errorf("%s is silent: %t", name, got)
 		}
 	}
@@ -149,5 +149,44 @@ func TestAPoolIsInTroubleWhenNoneOfItsWorkersTakesTasks(t *testing.T) {
 	ws.pass(StoreTimeout)
 	if check(1); ws.err == nil || !strings.Contains(ws.err.Error(), "no room") {
 		t.Errorf("the run ends with %v", ws.err)
+	}
+}
+
+// A region that was cut off looked like the death of all its workers: what they carried out was in doubt after four
+// seconds.
+func TestTheSilenceOfARegionCountsOnlyWhileItsStoreAnswers(t *testing.T) {
+	const dead = wire.DeadAfter
+	ago := func(ws *workers, d time.Duration) time.Time { return ws.now.Add(-d) }
+	for name, c := range map[string]struct {
+		store  func(ws *workers) ownStore
+		seen   time.Duration // how long ago
+		silent bool
+	}{
+		"a store that does not answer": {func(ws *workers) ownStore {
+			return ownStore{answered: ago(ws, time.Hour), away: ago(ws, time.Minute)}
+		}, time.Minute, false},
+		"one that has just answered again": {func(ws *workers) ownStore {
+			return ownStore{answered: ws.now, back: ws.now}
+		}, time.Minute, false},
+		"one that answers again for a while": {func(ws *workers) ownStore {
+			return ownStore{answered: ws.now, back: ago(ws, dead+1)}
+		}, time.Minute, true},
+		"one that has not been asked since": {func(ws *workers) ownStore {
+			return ownStore{answered: ago(ws, 2*time.Second)}
+		}, dead + time.Second, false},
+		"one that answers all the time": {func(ws *workers) ownStore { return ownStore{answered: ws.now} }, dead + 1,
+			true},
+	} {
+		ws, w := known(t)
+		ws.connected(time.Hour)
+		s := c.store(&ws)
+		ws.stores["eu"] = &s
+		if got := ws.silent("eu", ago(&ws, c.seen)); got != c.silent {
+			t.Errorf("%s: a worker is silent: %t", name, got)
+		}
+		w.seen = ago(&ws, c.seen)
+		if got := ws.unfinished("eu", "a", ws.now) != ""; got != c.silent {
+			t.Errorf("%s: the task of a worker is in doubt: %t", name, got)
+		}
 	}
 }

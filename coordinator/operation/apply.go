@@ -67,6 +67,11 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 		Who:    o.Who, Vertices: len(o.Plan.Graph.Vertices), BaseSerial: o.Plan.BaseSerial, Request: o.Request,
 		Plan: o.Plan.Digest,
 	}
+	domains, err := s.Hub.Domains(ctx)
+	if err != nil {
+		return nil, storesUnclear(err)
+	}
+	record.Domains = domains
 	last, err := s.endEarlierRuns(ctx, o.LockID)
 	if err != nil {
 		return nil, diag.Errors("Failed to record the run", err.Error()+".", nil)
@@ -215,6 +220,9 @@ func (s *Session) goOn(ctx context.Context, r journal.Run, p *plan.Plan, lockID 
 		runs = slices.DeleteFunc(runs, func(other journal.Run) bool { return other.ID != r.ID })
 	}
 	if diags := Resumable(runs, r.ID); diags.HasErrors() {
+		return nil, diags
+	}
+	if diags := s.sameStores(ctx, r); diags.HasErrors() {
 		return nil, diags
 	}
 	applier, diags := s.applier(ctx, p, r.ID, lockID)

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/internal/bug"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -18,9 +19,10 @@ import (
 // the key of a pool with the workers of that pool: before the pool's first task, and with those that appear later. It
 // implements coordinator.Envelope.
 type envelope struct {
-	ring  *wire.Keyring
-	run   string
-	blobs wire.Blobs
+	ring *wire.Keyring
+	run  string
+	// outgoing returns the blob store with what the workers of a pool read.
+	outgoing func(pool string) wire.Blobs
 	// incoming returns the blob store with the large results of a pool.
 	incoming func(pool string) wire.Blobs
 	live     func(ctx context.Context) ([]wire.Worker, error)
@@ -56,7 +58,7 @@ type poolKey struct {
 // be read, which the run detects.
 func (s *Session) envelope(run string, fresh bool) *envelope {
 	return &envelope{
-		ring: s.Keyring, run: run, blobs: s.Hub, incoming: s.Hub.PoolBlobs, live: s.Hub.Workers,
+		ring: s.Keyring, run: run, outgoing: s.Hub.TaskBlobs, incoming: s.Hub.PoolBlobs, live: s.Hub.Workers,
 		vouched: s.Rules.Vouches, fresh: fresh, pools: map[string]*poolKey{},
 	}
 }
@@ -134,10 +136,12 @@ func (e *envelope) reopen(ctx context.Context, pools []string) error {
 	for _, pool := range pools {
 		if _, err := e.key(ctx, pool, false); errors.Is(err, wire.ErrNoKey) {
 			continue // its first task makes one
+		} else if loop.Outage(err) {
+			continue // its region may be cut off: the key is found with its first result
 		} else if err != nil {
 			return err
 		}
-		if err := e.share(ctx, pool, e.pool(pool)); err != nil {
+		if err := e.share(ctx, pool, e.pool(pool)); err != nil && !loop.Outage(err) {
 			return err
 		}
 	}
@@ -188,8 +192,8 @@ func (k *poolKey) revoke(recipient string) {
 	delete(k.granted, recipient)
 }
 
-func (e *envelope) packer(sealer *wire.Sealer) wire.Packer {
-	return wire.Packer{Run: e.run, Sealer: sealer, Blobs: e.blobs, Rand: rand.Reader}
+func (e *envelope) packer(pool string, sealer *wire.Sealer) wire.Packer {
+	return wire.Packer{Run: e.run, Sealer: sealer, Blobs: e.outgoing(pool), Rand: rand.Reader}
 }
 
 // Wrap implements coordinator.Envelope for tasks.
@@ -198,7 +202,7 @@ func (e *envelope) Wrap(ctx context.Context, ref wire.TaskRef, data []byte) ([]b
 	if err != nil {
 		return nil, err
 	}
-	packer := e.packer(sealer)
+	packer := e.packer(ref.Pool, sealer)
 	packer.Version = wire.MessageVersion(data)
 	return packer.Pack(ctx, wire.TaskSubject(ref), data)
 }
@@ -209,7 +213,7 @@ func (e *envelope) Unwrap(ctx context.Context, ref wire.TaskRef, data []byte, he
 	if err != nil {
 		return nil, err
 	}
-	packer := e.packer(sealer)
+	packer := e.packer(ref.Pool, sealer)
 	packer.Incoming, packer.Held = e.incoming(ref.Pool), held
 	return packer.Unpack(ctx, wire.ResultSubject(ref), data)
 }

@@ -61,7 +61,7 @@ func (e *Environment) in(ctx context.Context, s *Session, pool string) (*wire.En
 	if err != nil {
 		return nil, err
 	}
-	sent, err := e.keys.packer(sealer).PutVariables(ctx, pool, e.variables)
+	sent, err := e.keys.packer(pool, sealer).PutVariables(ctx, pool, e.variables)
 	if err != nil {
 		return nil, fmt.Errorf("sending the environment to the pool %s: %w", pool, err)
 	}

@@ -169,9 +169,12 @@ func (s *Session) callPool(ctx context.Context, pool string, task *wire.Task) (*
 		}
 		sent.Protocol = wire.Spoken().Highest // for a worker that has just started
 	}
-	packer := wire.Packer{Run: task.Run, Blobs: s.Hub, Incoming: s.Hub.PoolBlobs(pool), Rand: rand.Reader, Held: held,
-		Version: sent.Protocol}
+	packer := wire.Packer{Run: task.Run, Blobs: s.Hub.TaskBlobs(pool), Incoming: s.Hub.PoolBlobs(pool),
+		Rand: rand.Reader, Held: held, Version: sent.Protocol}
 	if sent.Environment, err = s.Environment.in(ctx, s, pool); err != nil {
+		return nil, err
+	}
+	if err := s.Hub.Supply(ctx, pool, task.Provider.Package); err != nil {
 		return nil, err
 	}
 	about := wire.CallSubject(pool, sent.Protocol)

@@ -200,6 +200,9 @@ type Run struct {
 	Request string `json:"request,omitempty"`
 	// Plan is the digest of the saved plan that the run applies; empty if the plan was not saved. See plan.Plan.
 	Plan string `json:"plan,omitempty"`
+	// Domains are the JetStream domains of the pools that had a message store of their own when the run began, by pool.
+	// The registers of its operations are there for as long as the run can be resumed.
+	Domains map[string]string `json:"domains,omitempty"`
 }
 
 // Running is the status of a run whose end is not recorded.

@@ -79,8 +79,12 @@ func Seconds(d time.Duration) string { return d.Round(time.Second).String() }
 // WaitText describes the limits or workers that vertices wait for, and the holders of these limits.
 func WaitText(w coordinator.Wait) string {
 	what := fmt.Sprintf("a worker of the pool %q", w.Pool)
-	if w.Limit != "" {
+	switch {
+	case w.Limit != "":
 		what = fmt.Sprintf("a permit of the limit %q", w.Limit)
+	case !w.Away.IsZero():
+		what = fmt.Sprintf("the region of the pool %q, which has been cut off since %s", w.Pool,
+			w.Away.Format("15:04:05"))
 	}
 	who := w.Address
 	if w.Vertices > 1 {

@@ -29,10 +29,38 @@ type bucket struct {
 // poolBucket is the name of the bucket of a pool. Names of buckets have no "=", so the coding is that of tokens with
 // "_" in its place, and "__" for "_".
 func poolBucket(pool string) string {
-	return blobBucket + "_" + strings.ReplaceAll(strings.ReplaceAll(wire.Token(pool), "_", "__"), "=", "_")
+	return blobBucket + "_" + bucketPart(pool)
+}
+
+// bucketPart is the name of a pool as a part of the name of a bucket.
+func bucketPart(pool string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(wire.Token(pool), "_", "__"), "=", "_")
 }
 
 func (c *Conn) blobs() bucket { return bucket{c, blobBucket} }
+
+// readable returns the buckets with what coordinators have stored for this connection: that of the coordinators or, for
+// a worker in a region, those of its pools, which are in the store of the region.
+func (c *Conn) readable() []bucket {
+	if c.opts.Domain == "" {
+		return []bucket{c.blobs()}
+	}
+	var list []bucket
+	for _, pool := range c.opts.Pools {
+		list = append(list, bucket{c, poolBucket(pool)})
+	}
+	return list
+}
+
+// firstFound reads from the first of the buckets that has it.
+func firstFound[T any](list []bucket, read func(bucket) (T, error)) (v T, err error) {
+	for _, b := range list {
+		if v, err = read(b); !errors.Is(err, wire.ErrNotFound) {
+			break
+		}
+	}
+	return v, err
+}
 
 // PoolBlobs implements wire.PoolBlobs.
 func (c *Conn) PoolBlobs(pool string) wire.Blobs { return bucket{c, poolBucket(pool)} }
@@ -44,17 +72,22 @@ func (c *Conn) PutBlob(ctx context.Context, sum string, data []byte) error {
 
 // GetBlob implements wire.Blobs.
 func (c *Conn) GetBlob(ctx context.Context, sum string) ([]byte, error) {
-	return c.blobs().GetBlob(ctx, sum)
+	return firstFound(c.readable(), func(b bucket) ([]byte, error) { return b.GetBlob(ctx, sum) })
 }
 
 // GetBlobIf implements wire.Blobs.
 func (c *Conn) GetBlobIf(ctx context.Context, sum string, ok func(bytes int64) error) ([]byte, error) {
-	return c.blobs().GetBlobIf(ctx, sum, ok)
+	return firstFound(c.readable(), func(b bucket) ([]byte, error) { return b.GetBlobIf(ctx, sum, ok) })
 }
 
 // HasBlob implements wire.Blobs.
-func (c *Conn) HasBlob(ctx context.Context, sum string) (bool, error) {
-	return c.blobs().HasBlob(ctx, sum)
+func (c *Conn) HasBlob(ctx context.Context, sum string) (has bool, err error) {
+	for _, b := range c.readable() {
+		if has, err = b.HasBlob(ctx, sum); has || err != nil {
+			break
+		}
+	}
+	return has, err
 }
 
 // NameBlob implements wire.Blobs.
@@ -64,7 +97,7 @@ func (c *Conn) NameBlob(ctx context.Context, name, sum string) error {
 
 // LookupBlob implements wire.Blobs.
 func (c *Conn) LookupBlob(ctx context.Context, name string) (string, error) {
-	return c.blobs().LookupBlob(ctx, name)
+	return firstFound(c.readable(), func(b bucket) (string, error) { return b.LookupBlob(ctx, name) })
 }
 
 // preparePool creates what the workers of a pool use and may not create: registers, keys, the stream of results, a
@@ -82,6 +115,9 @@ func (c *Conn) preparePool(ctx context.Context, pool string) error {
 			return err
 		}
 	}
+	if err := c.recheck(ctx, claimsStream(pool)); err != nil {
+		return err
+	}
 	return bucket{c, poolBucket(pool)}.open(ctx)
 }
 
@@ -91,7 +127,7 @@ func (b bucket) open(ctx context.Context) error {
 		ctx, cancel := b.c.bounded(ctx)
 		defer cancel()
 		if !b.c.opts.Provision {
-			return b.c.js.ObjectStore(ctx, b.name)
+			return b.c.at(b.stream()).ObjectStore(ctx, b.name)
 		}
 		return b.create(ctx)
 	})
@@ -105,7 +141,7 @@ func (b bucket) create(ctx context.Context) (store jetstream.ObjectStore, err er
 	t := &b.c.topology
 	err = t.replicated(b.stream(), func(replicas int) error {
 		return t.within(ctx, b.stream(), replicas, func(bytes int64) error {
-			store, err = b.c.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
+			store, err = b.c.at(b.stream()).CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
 				Bucket: b.name, Storage: b.c.opts.storage(), Replicas: replicas, MaxBytes: bytes,
 			})
 			return err
@@ -114,14 +150,14 @@ func (b bucket) create(ctx context.Context) (store jetstream.ObjectStore, err er
 	if !errors.Is(err, jetstream.ErrBucketExists) {
 		return store, err
 	}
-	s, err := b.c.js.Stream(ctx, b.stream())
+	s, err := b.c.at(b.stream()).Stream(ctx, b.stream())
 	if err == nil {
 		_, err = t.bind(ctx, s)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return b.c.js.ObjectStore(ctx, b.name)
+	return b.c.at(b.stream()).ObjectStore(ctx, b.name)
 }
 
 // PutBlob implements wire.Blobs.
@@ -198,7 +234,7 @@ func (b bucket) LookupBlob(ctx context.Context, name string) (string, error) {
 }
 
 // dropSpilled deletes the messages of a run that were too large for a stream, and their names, in the bucket of the
-// coordinators and in those of some pools; of all for nil.
+// coordinators and in those of some pools at the hub; of all for nil.
 func (c *Conn) dropSpilled(ctx context.Context, run string, pools []string) error {
 	buckets := []bucket{c.blobs()}
 	for _, pool := range pools {
@@ -216,6 +252,9 @@ func (c *Conn) dropSpilled(ctx context.Context, run string, pools []string) erro
 		}
 	}
 	for _, b := range buckets {
+		if c.regions.of(b.stream()) != "" {
+			continue // see cleanRegion
+		}
 		if err := b.dropSpilled(ctx, run); err != nil {
 			return err
 		}

@@ -42,6 +42,8 @@ func boundOf(stream string) bound {
 		return bound{1024 * mib, 0}
 	}
 	switch stream {
+	case settingsStream:
+		return bound{leastBytes, 64 << 10}
 	case admitStream:
 		return bound{64 * mib, 16 << 10}
 	case bucket{name: blobBucket}.stream():
@@ -51,13 +53,14 @@ func boundOf(stream string) bound {
 }
 
 // share returns the part of a bound that a stream gets. The caller has the token of making.
-func (t *topology) share(ctx context.Context, bytes int64, replicas int) int64 {
-	allowed, err := t.allowed.get(func() (int64, error) { return t.c.allowedBytes(ctx, replicas) })
+func (t *topology) share(ctx context.Context, stream string, bytes int64, replicas int) int64 {
+	store := t.c.regions.storage(stream)
+	allowed, err := store.allowed.get(func() (int64, error) { return t.c.allowedBytes(ctx, stream, replicas) })
 	if err != nil || allowed < 0 {
 		allowed = ampleStorage
 	}
-	if t.found > 0 {
-		allowed = min(allowed, t.found)
+	if store.found > 0 {
+		allowed = min(allowed, store.found)
 	}
 	return part(bytes, allowed)
 }
@@ -71,10 +74,10 @@ func part(bytes, storage int64) int64 {
 }
 
 // allowedBytes asks how many bytes this account may store, of streams with that many replicas; -1 for any number.
-func (c *Conn) allowedBytes(ctx context.Context, replicas int) (int64, error) {
+func (c *Conn) allowedBytes(ctx context.Context, stream string, replicas int) (int64, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	info, err := c.js.AccountInfo(ctx)
+	info, err := c.at(stream).AccountInfo(ctx)
 	if err != nil {
 		return -1, problem(err)
 	}
@@ -106,12 +109,13 @@ func (t *topology) within(ctx context.Context, stream string, replicas int, make
 	if t.c.opts.inProcess != nil || b.bytes == 0 {
 		return make(-1)
 	}
+	making := t.c.regions.storage(stream).making
 	select {
-	case t.making <- struct{}{}:
+	case making <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	defer func() { <-t.making }()
+	defer func() { <-making }()
 	err := t.fit(ctx, stream, b, replicas, make)
 	for range 5 {
 		if !noSpace(err) || isCode(err, codeNoPeers) || sleep.For(ctx, topologyPoll) != nil {
@@ -128,13 +132,13 @@ func (t *topology) within(ctx context.Context, stream string, replicas int, make
 
 // fit is one attempt of within.
 func (t *topology) fit(ctx context.Context, stream string, b bound, replicas int, make func(bytes int64) error) error {
-	bytes := t.share(ctx, b.bytes, replicas)
+	bytes := t.share(ctx, stream, b.bytes, replicas)
 	err := make(bytes)
 	for bytesLeft := bytes / 2; bytesLeft >= leastBytes && noSpace(err); bytesLeft /= 2 {
 		if err = make(bytesLeft); err != nil {
 			continue
 		}
-		t.found = bytesLeft
+		t.c.regions.storage(stream).found = bytesLeft
 		if bytes = min(part(b.bytes, bytesLeft), bytesLeft); bytes < bytesLeft {
 			if bytes, err = t.lower(ctx, stream, bytes); err != nil {
 				return err
@@ -156,13 +160,14 @@ func (t *topology) fit(ctx context.Context, stream string, b bound, replicas int
 
 // lower lowers the bound of a stream that was just made, but not below twice what it holds. It returns the new bound.
 func (t *topology) lower(ctx context.Context, stream string, bytes int64) (int64, error) {
-	s, err := t.c.js.Stream(ctx, stream)
+	js := t.c.at(stream)
+	s, err := js.Stream(ctx, stream)
 	if err != nil {
 		return 0, err
 	}
 	cfg := s.CachedInfo().Config
 	cfg.MaxBytes = max(bytes, 2*int64(min(s.CachedInfo().State.Bytes, 1<<60))) //nolint:gosec // bounded
-	_, err = t.c.js.UpdateStream(ctx, cfg)
+	_, err = js.UpdateStream(ctx, cfg)
 	return cfg.MaxBytes, err
 }
 
@@ -185,7 +190,7 @@ func (t *topology) bind(ctx context.Context, s jetstream.Stream) (jetstream.Stre
 			return nil
 		}
 		cfg.MaxBytes = max(bytes, 2*int64(min(info.State.Bytes, 1<<60))) //nolint:gosec // bounded
-		updated, err := t.c.js.UpdateStream(ctx, cfg)
+		updated, err := t.c.at(cfg.Name).UpdateStream(ctx, cfg)
 		if err == nil {
 			s = updated
 		}

@@ -46,6 +46,9 @@ func (c *Conn) Durability(ctx context.Context) (Durability, error) {
 	}
 	for _, name := range append([]string{admitStream}, pools...) {
 		s, err := c.existing(ctx, name)
+		if err != nil && c.regions.of(name) != "" && temporary(err) {
+			continue // its region does not answer now
+		}
 		if err != nil {
 			return d, fmt.Errorf("looking at stream %s: %w", name, err)
 		}

@@ -67,7 +67,11 @@ func (c *Conn) checkFresh(ref wire.TaskRef, claim wire.Claim) error {
 
 func (c *Conn) writeClaim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) error {
 	// No message ID: the server would take another handling of the same task for a duplicate, and report it as stored.
-	return c.store(ctx, &nats.Msg{Subject: wire.ClaimSubject(ref), Data: wire.EncodeClaim(claim)},
+	domain, known := c.fetched.domain(ref.Attempt)
+	if !known {
+		domain, known = c.domain(claimsStream(ref.Pool))
+	}
+	return c.storeIn(ctx, domain, known, &nats.Msg{Subject: wire.ClaimSubject(ref), Data: wire.EncodeClaim(claim)},
 		jetstream.WithExpectLastSequencePerSubject(0))
 }
 
@@ -123,7 +127,7 @@ func (c *Conn) getMessage(ctx context.Context, stream string, query map[string]a
 	if err != nil {
 		return nil, err
 	}
-	subject := jetstream.DefaultAPIPrefix + "STREAM.MSG.GET." + stream
+	subject := c.apiPrefix(stream) + "STREAM.MSG.GET." + stream
 	answer, err := c.request(ctx, subject, body)
 	if err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func (c *Conn) denied(err error, subjects ...string) error {
 		return nil
 	}
 	for _, s := range subjects {
-		if c.denials.has(s) {
+		if c.denials.has(plainAPI(s)) {
 			return fmt.Errorf("%w: %s", wire.ErrDenied, s)
 		}
 	}
@@ -76,7 +76,7 @@ const probeWait = 50 * time.Millisecond
 // Probe checks, without any effect, the permissions that a worker of the pools needs. It returns the missing ones as
 // "publish SUBJECT" or "subscribe SUBJECT", sorted.
 func (c *Conn) Probe(ctx context.Context, pools []string) ([]string, error) {
-	publish, subscribe := probeSubjects(pools)
+	publish, subscribe := probeSubjects(pools, c.opts.Domain != "")
 	for _, subject := range publish {
 		// The stream that is expected does not exist, so streams refuse the message; and it is no request that the API
 		// could carry out.
@@ -126,11 +126,14 @@ func (c *Conn) trySubscribe(subject string) (*nats.Subscription, error) {
 	})
 }
 
-// probeSubjects are an example of each subject that docs/format/wire.md lists for a worker.
-func probeSubjects(pools []string) (publish, subscribe []string) {
+// probeSubjects are an example of each subject that docs/format/wire.md lists for a worker. In a region with a store of
+// its own packages are in the buckets of the pools.
+func probeSubjects(pools []string, regional bool) (publish, subscribe []string) {
 	const api = jetstream.DefaultAPIPrefix
-	publish = []string{
-		api + "STREAM.MSG.GET.OBJ_" + blobBucket, api + "DIRECT.GET.OBJ_" + blobBucket,
+	if !regional {
+		publish = []string{
+			api + "STREAM.MSG.GET.OBJ_" + blobBucket, api + "DIRECT.GET.OBJ_" + blobBucket,
+		}
 	}
 	subscribe = []string{"ctl.all.>"}
 	for _, pool := range pools {

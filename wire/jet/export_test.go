@@ -147,6 +147,9 @@ func (c *Conn) LookAgain() {
 // Replicated returns what creates a stream with that many replicas, if the cluster has the servers.
 func Replicated(replicas int, log func(string)) func(stream string, make func(replicas int) error) error {
 	c := &Conn{opts: Options{Replicas: replicas, Log: log}}
+	c.regions.init(c)
 	c.topology.init(c)
 	return c.topology.replicated
 }
+
+const TaskLife = taskLife

@@ -104,7 +104,7 @@ func (c *Conn) CreateLog(ctx context.Context, group string, incarnation log.ID, 
 func (c *Conn) createLog(ctx context.Context, l *GroupLog, bytes int64) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	entries, parts := c.logConfig(l, c.topology.replicas(), bytes)
+	entries, parts := c.logConfig(l, c.topology.replicas(logStream(l.group)), bytes)
 	if _, err := c.js.CreateStream(ctx, parts); err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return err
 	}

@@ -27,6 +27,7 @@ func (c *Conn) HandTask(ctx context.Context, worker string, after wire.AttemptID
 	m.Header.Set(handAfter, string(after))
 	m.Data = data
 	traced(ctx, m)
+	c.placed(m, ref)
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	answer, err := c.nc.RequestMsgWithContext(ctx, m)
@@ -50,7 +51,7 @@ func (c *Conn) TakeHanded(ctx context.Context, pool, worker string,
 			c.opts.Log(fmt.Sprintf("a task that was handed over names %q: %v", m.Header.Get(handSubject), err))
 			return
 		}
-		c.fetched.note(ref.Attempt, time.Now())
+		c.fetched.note(ref.Attempt, time.Now(), m.Header)
 		answer := handTaken
 		if !take(wire.AttemptID(m.Header.Get(handAfter)), &handed{
 			wire.HandedTask{Task: ref, Content: m.Data, Under: traceOf(m.Header)}, c,

@@ -60,6 +60,11 @@ type Options struct {
 	// Workers is the number of workers, if known: Presence.Workers waits until that many have announced themselves. 0
 	// makes it wait until no more do.
 	Workers int
+	// Domain is the JetStream domain of a worker in a region with a message store of its own, and Pools are those of the
+	// worker, in whose buckets the packages are then. The domain is announced in heartbeats; what another domain
+	// acknowledges does not count.
+	Domain string
+	Pools  []string
 	// Log receives a line about each event that the caller cannot see otherwise, such as a missing permission or a lost
 	// connection. It may be called from any goroutine; nil drops the lines.
 	Log func(line string)
@@ -111,6 +116,7 @@ type Conn struct {
 	link      link
 	denials   denials
 	topology  topology
+	regions   regions
 	outcomes  outcomes
 	fetched   fetchTimes
 	calls     calls
@@ -151,13 +157,19 @@ func Connect(ctx context.Context, o Options) (*Conn, error) {
 		c.cancel()
 		return nil, err
 	}
+	c.regions.init(c)
 	c.topology.init(c)
 	c.outcomes.init(c)
 	c.calls.init(c)
 	c.presence.init(c)
 	c.semaphore.init(c)
-	if o.inProcess != nil {
-		c.home.Store(new(string))
+	if o.inProcess != nil || o.Domain != "" {
+		c.home.Store(&o.Domain)
+	}
+	if o.Provision && o.inProcess == nil {
+		if err := c.findStores(ctx); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
 	}
 	if o.Provision {
 		if err := c.patiently(ctx, func() error { return c.retireOlder(ctx) }); err != nil {

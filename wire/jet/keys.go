@@ -15,8 +15,7 @@ func (c *Conn) PutKey(ctx context.Context, pool, run, recipient string, sealed [
 	if err := c.topology.ensure(ctx, keysStream(pool)); err != nil {
 		return err
 	}
-	if err := c.publish(ctx, &nats.Msg{Subject: wire.KeySubject(pool, run, recipient), Data: sealed},
-		""); err != nil {
+	if err := c.store(ctx, &nats.Msg{Subject: wire.KeySubject(pool, run, recipient), Data: sealed}); err != nil {
 		return fmt.Errorf("storing the key of run %s for pool %s: %w", run, pool, err)
 	}
 	return nil
@@ -32,7 +31,7 @@ func (c *Conn) PutKeys(ctx context.Context, pool, run string, sealed []wire.Seal
 		return err
 	}
 	m := &nats.Msg{Subject: wire.KeysSubject(pool, run), Data: wire.EncodeSealedKeys(sealed)}
-	if err := c.publish(ctx, m, ""); err != nil {
+	if err := c.store(ctx, m); err != nil {
 		return fmt.Errorf("storing the key of run %s for pool %s: %w", run, pool, err)
 	}
 	return nil

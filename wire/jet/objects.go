@@ -54,7 +54,7 @@ func (b bucket) whole(ctx context.Context, info *jetstream.ObjectInfo) (bool, er
 	if err != nil {
 		return false, err
 	}
-	answer, err := b.c.request(ctx, jetstream.DefaultAPIPrefix+"STREAM.INFO."+b.stream(), body)
+	answer, err := b.c.request(ctx, b.c.apiPrefix(b.stream())+"STREAM.INFO."+b.stream(), body)
 	if err != nil {
 		return false, err
 	}
@@ -275,7 +275,7 @@ func (b bucket) readOn(ctx context.Context, parts string, data []byte, next uint
 	if err != nil {
 		return data, next, err
 	}
-	subject := jetstream.DefaultAPIPrefix + "DIRECT.GET." + b.stream()
+	subject := b.c.apiPrefix(b.stream()) + "DIRECT.GET." + b.stream()
 	if err := b.c.nc.PublishRequest(subject, sub.Subject, ask); err != nil {
 		return data, next, problem(err)
 	}

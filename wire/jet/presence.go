@@ -67,7 +67,7 @@ func (p *presence) start(ctx context.Context) error {
 			return struct{}{}, errors.Join(err, p.c.unsubscribe(s)) // the next attempt has one of its own
 		}
 		p.c.begin(func() {
-			p.c.receiveAlways(s, func(m *nats.Msg) { p.take(m.Subject, m.Data, time.Now()) })
+			p.c.receiveAlways(s, func(m *nats.Msg) { p.take(m, time.Now()) })
 		})
 		return struct{}{}, nil
 	})
@@ -97,7 +97,8 @@ func (w *subscriber) end() {
 
 // take accepts a heartbeat as far as its subject proves it, up to a rate for each pool, so that a flood from one pool
 // does not hide the others.
-func (p *presence) take(subject string, data []byte, now time.Time) {
+func (p *presence) take(m *nats.Msg, now time.Time) {
+	subject, data := m.Subject, m.Data
 	if !p.admit(poolToken(subject), len(data), now) {
 		return
 	}
@@ -106,6 +107,9 @@ func (p *presence) take(subject string, data []byte, now time.Time) {
 		p.c.complaints.log(p.c.opts.Log, "heartbeat "+poolToken(subject), "a heartbeat on "+subject+
 			" is ignored: "+err.Error())
 		return
+	}
+	if h.Trouble == "" {
+		h.Trouble = p.c.regions.misplaced(h.Pools[0], m.Header)
 	}
 	p.mu.Lock()
 	known := p.note(h, now)
@@ -164,7 +168,9 @@ func (c *Conn) Beat(ctx context.Context, h wire.Heartbeat) error {
 		return fmt.Errorf("worker %s serves no pool", h.Worker)
 	}
 	for _, pool := range h.Pools {
-		if err := c.nc.Publish(wire.HeartbeatSubject(pool, h.Worker), wire.EncodeHeartbeat(h.For(pool))); err != nil {
+		m := &nats.Msg{Subject: wire.HeartbeatSubject(pool, h.Worker), Data: wire.EncodeHeartbeat(h.For(pool)),
+			Header: nats.Header{domainHeader: {c.opts.Domain}}}
+		if err := c.nc.PublishMsg(m); err != nil {
 			return problem(err)
 		}
 	}

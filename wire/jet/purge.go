@@ -19,7 +19,6 @@ import (
 // worker can be left that has fetched one of the run's tasks and not claimed it. (Embedded servers empty them when they
 // close, because no worker outlives them.)
 func (c *Conn) PurgeRun(ctx context.Context, run string, used []string) error {
-	token := wire.Token(run)
 	group, gctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.dropSpilled(gctx, run, used) })
 	group.Go(func() error { return c.dropAdmissions(gctx, run) })
@@ -27,32 +26,54 @@ func (c *Conn) PurgeRun(ctx context.Context, run string, used []string) error {
 	if err != nil {
 		return fmt.Errorf("removing what run %s left: %w", run, errors.Join(err, group.Wait()))
 	}
-	for _, name := range pools {
-		switch pool, kind := poolOf(name); kind {
-		case tasksOfPool:
-			group.Go(func() error { return c.purge(gctx, name, "task."+pool+".*."+token+".*") })
-		case keysOfPool:
-			group.Go(func() error { return c.purge(gctx, name, "key."+pool+"."+token+".*") })
-		case resultsOfPool:
-			group.Go(func() error { return c.purge(gctx, name, "result."+pool+".*."+token+".*") })
+	hubs := slices.DeleteFunc(pools, func(name string) bool { return c.regions.of(name) != "" })
+	group.Go(func() error { return c.purgeStreams(gctx, hubs, run) })
+	for pool := range c.regions.own() {
+		if used == nil || slices.Contains(used, pool) {
+			group.Go(func() error { return c.cleanRegion(gctx, pool, run) })
 		}
 	}
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("removing what run %s left: %w", run, err)
 	}
-	for _, name := range pools {
-		if _, kind := poolOf(name); kind != registersOfPool {
-			continue
-		}
-		if err := c.markDone(ctx, name, token); err != nil {
-			return fmt.Errorf("marking run %s as done: %w", run, err)
-		}
+	if err := c.markAllDone(ctx, hubs, run); err != nil {
+		return err
 	}
 	if !c.emptyNow(time.Now()) {
 		return nil
 	}
-	if err := c.emptyRegisters(ctx, pools, purgeGrace); err != nil {
+	if err := c.emptyRegisters(ctx, hubs, purgeGrace); err != nil {
 		return fmt.Errorf("emptying the registers of old runs: %w", err)
+	}
+	return nil
+}
+
+// purgeStreams removes the tasks, keys and results of a run.
+func (c *Conn) purgeStreams(ctx context.Context, streams []string, run string) error {
+	token := wire.Token(run)
+	group, ctx := errgroup.WithContext(ctx)
+	for _, name := range streams {
+		switch pool, kind := poolOf(name); kind {
+		case tasksOfPool:
+			group.Go(func() error { return c.purge(ctx, name, "task."+pool+".*."+token+".*") })
+		case keysOfPool:
+			group.Go(func() error { return c.purge(ctx, name, "key."+pool+"."+token+".*") })
+		case resultsOfPool:
+			group.Go(func() error { return c.purge(ctx, name, "result."+pool+".*."+token+".*") })
+		}
+	}
+	return group.Wait()
+}
+
+// markAllDone marks a run as done in the registers among some streams.
+func (c *Conn) markAllDone(ctx context.Context, streams []string, run string) error {
+	for _, name := range streams {
+		if _, kind := poolOf(name); kind != registersOfPool {
+			continue
+		}
+		if err := c.markDone(ctx, name, wire.Token(run)); err != nil {
+			return fmt.Errorf("marking run %s as done: %w", run, err)
+		}
 	}
 	return nil
 }
@@ -126,7 +147,7 @@ func (c *Conn) existing(ctx context.Context, name string) (jetstream.Stream, err
 	s, err := c.topology.streamSlot(name).get(func() (jetstream.Stream, error) {
 		ctx, cancel := c.bounded(ctx)
 		defer cancel()
-		return c.js.Stream(ctx, name)
+		return c.at(name).Stream(ctx, name)
 	})
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -43,10 +42,56 @@ func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) e
 	}
 	m := &nats.Msg{Subject: wire.TaskSubject(ref), Data: data}
 	traced(ctx, m)
-	if err := c.publish(ctx, m, string(ref.Attempt)); err != nil {
+	c.placed(m, ref)
+	opts := []jetstream.PublishOpt{jetstream.WithMsgID(string(ref.Attempt))}
+	if ttl, err := c.expires(ctx, ref.Pool); err != nil {
+		return err
+	} else if ttl {
+		opts = append(opts, jetstream.WithMsgTTL(taskLife))
+	}
+	if err := c.store(ctx, m, opts...); err != nil {
 		return fmt.Errorf("publishing task %s for pool %s: %w", ref.Attempt, ref.Pool, err)
 	}
 	return nil
+}
+
+// taskLife is how long a task may wait for a worker, by the clock of the store. A coordinator publishes a task again
+// while nobody has claimed it. So a task whose coordinator is gone is not begun much later, when its region is there
+// again, or its workers are.
+const taskLife = claimWindow
+
+// expires reports whether the stream of a pool's tasks removes them after taskLife. Servers before 2.11 do not, and
+// coordinators alone ask.
+func (c *Conn) expires(ctx context.Context, pool string) (bool, error) {
+	if !c.opts.Provision {
+		return false, nil
+	}
+	s, err := c.topology.stream(ctx, tasksStream(pool))
+	if err != nil {
+		return false, err
+	}
+	return s.CachedInfo().Config.AllowMsgTTL, nil
+}
+
+// placed names in a task the domain of its register: the worker believes no other one.
+func (c *Conn) placed(m *nats.Msg, ref wire.TaskRef) {
+	domain, known := c.domain(claimsStream(ref.Pool))
+	if !known {
+		return
+	}
+	if m.Header == nil {
+		m.Header = nats.Header{}
+	}
+	m.Header[domainHeader] = []string{domain}
+}
+
+// placeIn returns the domain that a message names; false if it names none, as those of earlier versions.
+func placeIn(h nats.Header) (string, bool) {
+	v, ok := h[domainHeader]
+	if !ok || len(v) == 0 {
+		return "", false
+	}
+	return v[0], true
 }
 
 // PublishResult implements wire.WorkQueue.
@@ -55,18 +100,10 @@ func (c *Conn) PublishResult(ctx context.Context, ref wire.TaskRef, data []byte)
 		return err
 	}
 	// No message ID: a late result and a report of doubt about the same attempt must both be stored.
-	if err := c.publish(ctx, &nats.Msg{Subject: wire.ResultSubject(ref), Data: data}, ""); err != nil {
+	if err := c.store(ctx, &nats.Msg{Subject: wire.ResultSubject(ref), Data: data}); err != nil {
 		return fmt.Errorf("publishing the result of %s: %w", ref.Attempt, err)
 	}
 	return nil
-}
-
-func (c *Conn) publish(ctx context.Context, m *nats.Msg, id string) error {
-	var opts []jetstream.PublishOpt
-	if id != "" {
-		opts = append(opts, jetstream.WithMsgID(id))
-	}
-	return c.store(ctx, m, opts...)
 }
 
 // FetchTasks implements wire.WorkQueue.
@@ -77,7 +114,7 @@ func (c *Conn) FetchTasks(ctx context.Context, pool string, n int) ([]wire.Deliv
 	}
 	now := time.Now()
 	for _, d := range list {
-		c.fetched.note(d.Ref().Attempt, now)
+		c.fetched.note(d.Ref().Attempt, now, d.(*delivery).msg.Headers())
 	}
 	return list, nil
 }
@@ -101,8 +138,8 @@ func (c *Conn) fetch(ctx context.Context, stream string, cfg jetstream.ConsumerC
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		err = c.denied(err, jetstream.DefaultAPIPrefix+"CONSUMER.INFO."+stream+"."+cfg.Durable,
-			jetstream.DefaultAPIPrefix+"CONSUMER.MSG.NEXT."+stream+"."+cfg.Durable)
+		err = c.denied(err, c.apiPrefix(stream)+"CONSUMER.INFO."+stream+"."+cfg.Durable,
+			c.apiPrefix(stream)+"CONSUMER.MSG.NEXT."+stream+"."+cfg.Durable)
 		switch {
 		case err == nil, errors.Is(err, jetstream.ErrNoHeartbeat):
 			continue
@@ -232,59 +269,103 @@ func (c *Conn) HighWater(ctx context.Context, pools []string) (wire.HighWater, e
 		return wire.HighWater{}, err
 	}
 	// The first stream is asked so that a run that has not used a pool yet finds out whether the server answers.
-	names := []string{admitStream}
-	for _, pool := range pools {
-		names = append(names, tasksStream(pool), claimsStream(pool), resultsStream(pool))
+	admit, err := c.inspect(ctx, admitStream)
+	if err != nil {
+		return wire.HighWater{}, err
 	}
-	external := c.opts.inProcess == nil // else nothing has a bound
-	infos := make([]*jetstream.StreamInfo, len(names)+len(pools))
+	mark := wire.HighWater{Servers: map[string]string{}}
+	answered(&mark, admit)
+	found := make([][]*jetstream.StreamInfo, len(pools))
+	away := make([]error, len(pools))
 	group, gctx := errgroup.WithContext(ctx)
-	for i, name := range names {
+	for i, pool := range pools {
 		group.Go(func() (err error) {
-			if infos[i], err = c.streamInfo(gctx, name); err == nil {
-				err = authoritative(infos[i])
+			if c.regions.regional(pool) == "" {
+				found[i], err = c.inspectPool(gctx, pool)
+				return err
 			}
-			if err != nil {
-				return fmt.Errorf("reading the position of stream %s: %w", name, problem(err))
-			}
+			found[i], away[i] = c.inspectRegion(gctx, pool)
 			return nil
 		})
-	}
-	for i, pool := range pools {
-		if external {
-			group.Go(func() (err error) {
-				infos[len(names)+i], err = c.bucketInfo(gctx, bucket{c, poolBucket(pool)})
-				return err
-			})
-		}
 	}
 	if err := group.Wait(); err != nil {
 		return wire.HighWater{}, err
 	}
-	mark := wire.HighWater{Servers: map[string]string{}}
-	for i, name := range names {
-		if cluster := infos[i].Cluster; cluster != nil && len(cluster.Replicas) > 0 {
-			mark.Replicated = true
-			mark.Servers[name] = cluster.Leader
-		}
-	}
 	for i, pool := range pools {
-		of := infos[1+3*i : 4+3*i]
+		if domain := c.regions.regional(pool); domain != "" {
+			mark.SetStore(pool, away[i])
+		}
+		if away[i] != nil {
+			continue
+		}
+		of := found[i]
+		answered(&mark, of...)
 		mark.Add(pool, position(of[0]), position(of[1]), position(of[2]))
-		for _, info := range append(slices.Clone(of), infos[len(names)+i]) {
+		for _, info := range of {
 			if info == nil {
 				continue
 			}
 			if text := full(info); text != "" {
-				if mark.Full == nil {
-					mark.Full = map[string]string{}
-				}
-				mark.Full[pool] = text
+				mark.SetFull(pool, text)
 				break
 			}
 		}
 	}
-	return mark, nil
+	return mark, ctx.Err()
+}
+
+// answered notes who has answered about streams that servers of a cluster keep.
+func answered(mark *wire.HighWater, infos ...*jetstream.StreamInfo) {
+	for _, info := range infos {
+		if info != nil && info.Cluster != nil && len(info.Cluster.Replicas) > 0 {
+			mark.Replicated = true
+			mark.Servers[info.Config.Name] = info.Cluster.Leader
+		}
+	}
+}
+
+// inspect asks for a stream, of a server that can know its content.
+func (c *Conn) inspect(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
+	info, err := c.streamInfo(ctx, name)
+	if err == nil {
+		err = authoritative(info)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the position of stream %s: %w", name, problem(err))
+	}
+	return info, nil
+}
+
+// inspectPool asks for the streams of a pool: tasks, registers, results, and its bucket, which may be missing.
+func (c *Conn) inspectPool(ctx context.Context, pool string) ([]*jetstream.StreamInfo, error) {
+	names := []string{tasksStream(pool), claimsStream(pool), resultsStream(pool)}
+	infos := make([]*jetstream.StreamInfo, len(names)+1)
+	group, ctx := errgroup.WithContext(ctx)
+	for i, name := range names {
+		group.Go(func() (err error) {
+			infos[i], err = c.inspect(ctx, name)
+			return err
+		})
+	}
+	if c.opts.inProcess == nil { // else nothing has a bound
+		group.Go(func() (err error) {
+			infos[len(names)], err = c.bucketInfo(ctx, bucket{c, poolBucket(pool)})
+			return err
+		})
+	}
+	return infos, group.Wait()
+}
+
+// inspectRegion is inspectPool for a pool with a store of its own. The error says why that does not answer, or takes no
+// messages. Others wait for the answer, so its time is short.
+func (c *Conn) inspectRegion(ctx context.Context, pool string) ([]*jetstream.StreamInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, storePatience)
+	defer cancel()
+	infos, err := c.inspectPool(ctx, pool)
+	if err == nil {
+		err = c.purge(ctx, tasksStream(pool), "none") // see writable
+	}
+	return infos, err
 }
 
 // position returns the last sequence of a stream, and when it was created.
@@ -357,25 +438,38 @@ func (c *Conn) streamInfo(ctx context.Context, name string, opts ...jetstream.St
 	}
 }
 
-// fetchTimes records when the tasks that this process has were fetched.
+// fetchTimes records when the tasks that this process has were fetched, and the domains that they name.
 type fetchTimes struct {
-	mu sync.Mutex // guards at
-	at map[wire.AttemptID]time.Time
+	mu      sync.Mutex // guards the maps
+	at      map[wire.AttemptID]time.Time
+	domains map[wire.AttemptID]string
 }
 
-func (f *fetchTimes) note(a wire.AttemptID, now time.Time) {
+func (f *fetchTimes) note(a wire.AttemptID, now time.Time, h nats.Header) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.at == nil {
-		f.at = map[wire.AttemptID]time.Time{}
+		f.at, f.domains = map[wire.AttemptID]time.Time{}, map[wire.AttemptID]string{}
 	}
 	f.at[a] = now
+	if domain, ok := placeIn(h); ok {
+		f.domains[a] = domain
+	}
+}
+
+// domain returns the domain that the task of an attempt names; false if it names none.
+func (f *fetchTimes) domain(a wire.AttemptID) (string, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	domain, ok := f.domains[a]
+	return domain, ok
 }
 
 func (f *fetchTimes) forget(a wire.AttemptID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.at, a)
+	delete(f.domains, a)
 }
 
 // stale reports whether the attempt's task was fetched longer ago than the claim window.

@@ -30,6 +30,13 @@ func (c *Conn) tryFor() time.Duration { return c.opts.Timeout * 2 / 5 }
 // as the stream has a leader, so it may be stored twice. The error is wire.ErrStore if the stream answers that it
 // cannot store the message.
 func (c *Conn) store(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) error {
+	domain, known := c.domain(streamOf(m.Subject))
+	return c.storeIn(ctx, domain, known, m, opts...)
+}
+
+// storeIn is store with the domain, if it is known, whose acknowledgement counts.
+func (c *Conn) storeIn(ctx context.Context, domain string, known bool, m *nats.Msg,
+	opts ...jetstream.PublishOpt) error {
 	whole, cancel := c.bounded(ctx)
 	defer cancel()
 	opts = append(opts, jetstream.WithRetryAttempts(0), jetstream.WithExpectStream(streamOf(m.Subject)))
@@ -42,7 +49,7 @@ func (c *Conn) store(ctx context.Context, m *nats.Msg, opts ...jetstream.Publish
 		ack, err := c.js.PublishMsg(try, m, opts...)
 		end()
 		if err == nil {
-			return c.checkAck(m.Subject, ack)
+			return checkAck(m.Subject, ack, domain, known)
 		}
 		if isCode(err, codeOtherStream) {
 			return fmt.Errorf("%w: the subject %s belongs to the stream %s, and another one has it (%w)", wire.ErrElsewhere,
@@ -73,9 +80,8 @@ func (c *Conn) store(ctx context.Context, m *nats.Msg, opts ...jetstream.Publish
 
 // checkAck checks who has acknowledged a message. Whichever stream has a subject answers a publisher; the publisher can
 // name a stream, but no domain.
-func (c *Conn) checkAck(subject string, ack *jetstream.PubAck) error {
+func checkAck(subject string, ack *jetstream.PubAck, domain string, known bool) error {
 	stream := streamOf(subject)
-	domain, known := c.domain(stream)
 	if ack.Stream != stream || known && ack.Domain != domain {
 		return fmt.Errorf("%w: %s was stored by the stream %s%s, and not by %s%s", wire.ErrElsewhere, subject, ack.Stream,
 			inDomain(ack.Domain), stream, inDomain(domain))
@@ -89,14 +95,6 @@ func inDomain(domain string) string {
 		return ""
 	}
 	return fmt.Sprintf(" in the domain %q", domain)
-}
-
-// domain returns the JetStream domain in which a stream is; false if it is not known.
-func (c *Conn) domain(string) (string, bool) {
-	if home := c.home.Load(); home != nil {
-		return *home, true
-	}
-	return "", false
 }
 
 // reachedBound reports whether a stream refuses a message because of its bound.
@@ -212,6 +210,9 @@ func (c *Conn) writable(ctx context.Context) error {
 	if now := time.Now(); k.at.IsZero() || now.Sub(k.at) >= storeCheckEvery {
 		k.at, k.err = now, nil
 		for _, name := range c.topology.names() {
+			if c.regions.of(name) != "" {
+				continue // see ofRegion
+			}
 			err := c.purge(ctx, name, "none")
 			if errors.Is(err, wire.ErrStore) {
 				k.err = fmt.Errorf("stream %s: %w", name, err)

@@ -62,6 +62,9 @@ func poolOf(stream string) (pool string, k kind) {
 // streamOf returns the stream that stores the messages of a subject; empty for a subject of which nothing is stored.
 func streamOf(subject string) string {
 	t := strings.SplitN(subject, ".", 3)
+	if subject == settingsSubject || t[0]+"." == leftPrefix {
+		return settingsStream
+	}
 	if len(t) < 2 {
 		return ""
 	}
@@ -120,12 +123,16 @@ func streamConfig(name string, replicas int, storage jetstream.StorageType) jets
 		return cfg
 	case tasksOfPool:
 		cfg.Subjects, cfg.Retention = []string{"task." + pool + ".>"}, jetstream.WorkQueuePolicy
+		cfg.AllowMsgTTL = true // see taskLife
 		return cfg
 	case resultsOfPool:
 		cfg.Subjects, cfg.Retention = []string{"result." + pool + ".>"}, jetstream.WorkQueuePolicy
 		return cfg
 	}
-	if name == admitStream {
+	switch name {
+	case settingsStream:
+		cfg.Subjects, cfg.MaxMsgsPerSubject = []string{settingsSubject, leftPrefix + "*.*"}, 1
+	case admitStream:
 		cfg.Subjects, cfg.Retention = []string{"admit.>"}, jetstream.WorkQueuePolicy
 	}
 	return cfg
@@ -157,11 +164,6 @@ type topology struct {
 	streams   map[string]*lazy[jetstream.Stream]
 	consumers map[string]*lazy[jetstream.Consumer]
 	buckets   map[string]*lazy[jetstream.ObjectStore]
-	allowed   lazy[int64] // see allowedBytes
-	// found is how many bytes the server could reserve at least when it refused a stream for lack of storage; 0 if it
-	// never refused one. The token of making guards it.
-	found  int64
-	making chan struct{} // has a token while a stream with a bound is made; see within
 
 	looked map[string]time.Time // when a consumer was last looked at; mu guards it
 	short  time.Time            // since when the cluster has lacked servers for a new stream; mu guards it
@@ -172,7 +174,7 @@ type topology struct {
 }
 
 func (t *topology) init(c *Conn) {
-	t.c, t.making = c, make(chan struct{}, 1)
+	t.c = c
 	t.streams = map[string]*lazy[jetstream.Stream]{}
 	t.consumers = map[string]*lazy[jetstream.Consumer]{}
 	t.buckets = map[string]*lazy[jetstream.ObjectStore]{}
@@ -190,7 +192,8 @@ func (t *topology) names() []string {
 // that of every pool of its runs, is always listed.
 const listEvery = 10 * time.Second
 
-// list returns the names of all streams, and some that do not exist.
+// list returns the names of all streams of the connected server, those of the pools with a store of their own, and some
+// that do not exist.
 func (t *topology) list(ctx context.Context) ([]string, error) {
 	t.listing.Lock()
 	defer t.listing.Unlock()
@@ -207,11 +210,16 @@ func (t *topology) list(ctx context.Context) ([]string, error) {
 		}
 		t.listed, t.others = now, names
 	}
+	regional := t.c.regions.own()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := slices.AppendSeq(slices.Clone(t.others), maps.Keys(t.streams))
 	for name := range t.buckets {
 		all = append(all, bucket{name: name}.stream())
+	}
+	for pool := range regional {
+		all = append(all, tasksStream(pool), claimsStream(pool), keysStream(pool), resultsStream(pool),
+			bucket{name: poolBucket(pool)}.stream())
 	}
 	slices.Sort(all)
 	return slices.Compact(all), nil
@@ -222,7 +230,20 @@ func (t *topology) createAll(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return t.c.patiently(ctx, func() error { return t.ensure(ctx, admitStream) }) })
 	group.Go(func() error { return t.c.patiently(ctx, func() error { return t.c.blobs().open(ctx) }) })
-	group.Go(func() error { return t.c.patiently(ctx, func() error { return t.c.findHome(ctx) }) })
+	return group.Wait()
+}
+
+// findStores finds out where the streams are: in which domain those of the connected server are, and which pools have a
+// store of their own.
+func (c *Conn) findStores(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.patiently(ctx, func() error { return c.findHome(ctx) }) })
+	group.Go(func() error {
+		return c.patiently(ctx, func() error {
+			_, err := c.Domains(ctx)
+			return err
+		})
+	})
 	return group.Wait()
 }
 
@@ -287,7 +308,7 @@ func (t *topology) stream(ctx context.Context, name string) (jetstream.Stream, e
 }
 
 func (t *topology) create(ctx context.Context, name string) (jetstream.Stream, error) {
-	js := t.c.js
+	js := t.c.at(name)
 	if !t.c.opts.Provision {
 		return js.Stream(ctx, name)
 	}
@@ -309,8 +330,11 @@ func (t *topology) create(ctx context.Context, name string) (jetstream.Stream, e
 // it, as when they are just starting, the error is wire.ErrUnanswered: what is created with one replica keeps it. After
 // peersPatience the stream gets one replica, and the log says so.
 func (t *topology) replicated(stream string, make func(replicas int) error) error {
-	replicas := t.replicas()
+	replicas := t.replicas(stream)
 	err := make(replicas)
+	if isCode(err, codeNoCluster) { // a region with a single server
+		return make(1)
+	}
 	if replicas == 1 || err != nil && !isCode(err, codeNoPeers) {
 		return err
 	}
@@ -348,7 +372,7 @@ func (t *topology) make(ctx context.Context, name string, replicas int) (s jetst
 	}
 	err = t.within(ctx, name, replicas, func(bytes int64) error {
 		cfg.MaxBytes = bytes
-		s, err = t.c.js.CreateStream(ctx, cfg)
+		s, err = t.c.at(name).CreateStream(ctx, cfg)
 		return err
 	})
 	return s, err
@@ -357,15 +381,18 @@ func (t *topology) make(ctx context.Context, name string, replicas int) (s jetst
 const (
 	// codeNoPeers is the server's "no suitable peers for placement".
 	codeNoPeers = 10005
+	// codeNoCluster is its "replicas > 1 not supported in non-clustered mode".
+	codeNoCluster = 10074
 	// peersPatience is how long a cluster may lack servers before streams are created with one replica.
 	peersPatience = 10 * time.Second
 )
 
-func (t *topology) replicas() int {
+// replicas returns how many replicas a new stream gets. The servers of a region do not tell whether they are a cluster.
+func (t *topology) replicas(stream string) int {
 	switch {
 	case t.c.opts.Replicas > 0:
 		return t.c.opts.Replicas
-	case t.c.nc.ConnectedClusterName() != "":
+	case t.c.regions.of(stream) != "" || t.c.nc.ConnectedClusterName() != "":
 		return 3
 	}
 	return 1
@@ -390,22 +417,23 @@ func (t *topology) consumer(ctx context.Context, stream string, cfg jetstream.Co
 		}
 		ctx, cancel := t.c.bounded(ctx)
 		defer cancel()
-		consumer, err := t.c.js.Consumer(ctx, stream, cfg.Durable)
+		js := t.c.at(stream)
+		consumer, err := js.Consumer(ctx, stream, cfg.Durable)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) && t.c.opts.Provision {
-			consumer, err = t.c.js.CreateConsumer(ctx, stream, cfg)
+			consumer, err = js.CreateConsumer(ctx, stream, cfg)
 			if errors.Is(err, jetstream.ErrConsumerExists) { // somebody else was faster, with other settings
-				consumer, err = t.c.js.Consumer(ctx, stream, cfg.Durable)
+				consumer, err = js.Consumer(ctx, stream, cfg.Durable)
 			}
 		}
 		// an earlier version's
 		if err == nil && t.c.opts.Provision && consumer.CachedInfo().Config.AckWait != cfg.AckWait {
 			// else the messages come again a little later
-			if updated, err := t.c.js.UpdateConsumer(ctx, stream, cfg); err == nil {
+			if updated, err := js.UpdateConsumer(ctx, stream, cfg); err == nil {
 				consumer = updated
 			}
 		}
 		if err != nil {
-			err = t.c.denied(problem(err), jetstream.DefaultAPIPrefix+"CONSUMER.INFO."+stream+"."+cfg.Durable)
+			err = t.c.denied(problem(err), t.c.apiPrefix(stream)+"CONSUMER.INFO."+stream+"."+cfg.Durable)
 			return nil, fmt.Errorf("opening consumer %s of stream %s: %w", cfg.Durable, stream, err)
 		}
 		return consumer, nil

@@ -89,7 +89,7 @@ func TestEveryMessageMayHaveAnotherNumberOfFields(t *testing.T) {
 					t.Fatal(err)
 				}
 				got := reflect.New(ty)
-				err := protocol.Read(&frame, got.Interface())
+				err := protocol.Read(&frame, got.Interface(), protocol.MaxMessage)
 				return got.Elem(), err
 			}
 			got, err := read(positions(want, func(f []any) []any { return append(f, "new") }))
