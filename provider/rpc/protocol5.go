@@ -57,7 +57,12 @@ func (p protocol5) GetProviderSchema(ctx context.Context, _ *tfplugin6.GetProvid
 		ResourceSchemas:          schemasFrom5(from.ResourceSchemas),
 		DataSourceSchemas:        schemasFrom5(from.DataSourceSchemas),
 		EphemeralResourceSchemas: schemasFrom5(from.EphemeralResourceSchemas),
+		ListResourceSchemas:      schemasFrom5(from.ListResourceSchemas),
+		ActionSchemas:            make(map[string]*tfplugin6.ActionSchema, len(from.ActionSchemas)),
 		Functions:                make(map[string]*tfplugin6.Function, len(from.Functions)),
+	}
+	for name, a := range from.ActionSchemas {
+		to.ActionSchemas[name] = &tfplugin6.ActionSchema{Schema: schemaFrom5(a.GetSchema())}
 	}
 	for name, f := range from.Functions {
 		to.Functions[name] = convertMessage(f, &tfplugin6.Function{})
