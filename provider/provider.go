@@ -48,6 +48,8 @@ type Schemas struct {
 	Managed      map[string]schema.Schema
 	Data         map[string]schema.Schema
 	Ephemeral    map[string]schema.Schema
+	// Lists are the arguments of list blocks, by the type of the managed resources that they list.
+	Lists        map[string]schema.Schema
 	Identities   map[string]schema.Identity
 	Functions    map[string]Function
 	Capabilities Capabilities
@@ -71,6 +73,7 @@ type Capabilities struct {
 	PlanDestroy               bool // PlanResourceChange is also called for a planned destroy
 	GetProviderSchemaOptional bool // calls work without GetProviderSchema before them
 	MoveResourceState         bool
+	GenerateResourceConfig    bool
 }
 
 // Function is the signature of a provider's function.
@@ -136,6 +139,7 @@ type Provider interface {
 	Managed
 	DataSource
 	Ephemeral
+	Lister
 	Functions
 	Stopper
 	Close() error
@@ -309,6 +313,36 @@ type Opened struct {
 type Renewed struct {
 	Private []byte
 	RenewAt time.Time
+}
+
+// Lister finds the existing objects of managed resource types.
+type Lister interface {
+	// ValidateListConfig checks the arguments of a list block.
+	ValidateListConfig(ctx context.Context, r ListRequest) diag.List
+	// ListResource calls found for each object, in the order of the provider, until there are no more, r.Limit is
+	// reached, found returns an error, or ctx ends. The error of found ends the call, and is not among the diagnostics.
+	ListResource(ctx context.Context, r ListRequest, found func(Listed) error) diag.List
+	// GenerateConfig turns an object into a value that is valid as the configuration of its resource. Call it only if
+	// the capability GenerateResourceConfig is declared.
+	GenerateConfig(ctx context.Context, typeName string, object cty.Value) (cty.Value, diag.List)
+}
+
+// ListRequest requests the existing objects of a managed resource type.
+type ListRequest struct {
+	TypeName string
+	Config   cty.Value // of the list block, by the schema in Schemas.Lists
+	// IncludeObject asks for whole objects, and not only for their identities. Limit is the most objects that are
+	// wanted; at least 1. A validation may not know the limit, which is 0 then, nor whether objects are included.
+	IncludeObject bool
+	Limit         int64
+}
+
+// Listed is an object that exists. With errors among Diagnostics nothing else is set.
+type Listed struct {
+	DisplayName string
+	Identity    cty.Value // by the identity schema of the type; never cty.NilVal without errors
+	Object      cty.Value // cty.NilVal if objects were not requested
+	Diagnostics diag.List
 }
 
 // Functions calls a provider's functions.

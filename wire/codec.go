@@ -81,13 +81,22 @@ func (t *Task) operations() int {
 	n := 0
 	for _, set := range [...]bool{
 		t.Schema != nil, t.Validate != nil, t.Plan != nil, t.Read != nil, t.Apply != nil, t.Import != nil,
-		t.Ephemeral != nil, t.Function != nil, t.Provision != nil,
+		t.Ephemeral != nil, t.Function != nil, t.Provision != nil, t.List != nil,
 	} {
 		if set {
 			n++
 		}
 	}
 	return n
+}
+
+// EncodePage returns the message of a page.
+func EncodePage(p *ListPage) []byte { return marshal(p) }
+
+// DecodePage reads a page.
+func DecodePage(data []byte) (*ListPage, error) {
+	p, err := unmarshalAs[ListPage]("page of a list", data)
+	return &p, err
 }
 
 // EncodeClaim returns the content of a register.

@@ -7,7 +7,7 @@ import "github.com/millipede-iac/millipede/internal/coding"
 // parts of tasks and results are rare, and a message with one of them is left to reflection, which has the same form.
 
 func (t *Task) row(r *coding.Row) {
-	r.Struct(17)
+	r.Struct(18)
 	number(r, &t.Protocol)
 	r.Text(&t.Run)
 	r.Text((*string)(&t.Attempt))
@@ -33,6 +33,7 @@ func (t *Task) row(r *coding.Row) {
 	if coding.Pointer(r, &t.Environment) {
 		t.Environment.row(r)
 	}
+	r.Rare(t.List == nil)
 }
 
 // number writes or reads a number.
@@ -127,7 +128,7 @@ func (t *ApplyTask) row(r *coding.Row) {
 }
 
 func (r *Result) row(to *coding.Row) {
-	to.Struct(18)
+	to.Struct(19)
 	number(to, &r.Protocol)
 	to.Text((*string)(&r.Attempt))
 	to.Text(&r.Nonce)
@@ -150,6 +151,7 @@ func (r *Result) row(to *coding.Row) {
 	to.Rare(r.Ephemeral == nil)
 	to.Rare(r.Function == nil)
 	to.Rare(r.Answer == nil)
+	to.Rare(r.List == nil)
 }
 
 func (p *PlanResult) row(r *coding.Row) {

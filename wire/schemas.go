@@ -37,6 +37,7 @@ const (
 	flagPlanDestroy = 1 << iota
 	flagSchemaOptional
 	flagMoveState
+	flagGenerateConfig
 )
 
 // EncodeSchemas returns the coded schemas. To send a part, leave the other schemas out of the maps. Equal schemas have
@@ -44,13 +45,14 @@ const (
 func EncodeSchemas(s *provider.Schemas) []byte {
 	return coding.EncodeWith(func(enc *msgpack.Encoder) error {
 		w := schemaWriter{enc: enc}
-		w.array(10)
+		w.array(11)
 		w.int(schemasFormat)
 		w.int(int64(s.ProtocolVersion))
 		w.int(flags(
 			flag{s.Capabilities.PlanDestroy, flagPlanDestroy},
 			flag{s.Capabilities.GetProviderSchemaOptional, flagSchemaOptional},
-			flag{s.Capabilities.MoveResourceState, flagMoveState}))
+			flag{s.Capabilities.MoveResourceState, flagMoveState},
+			flag{s.Capabilities.GenerateResourceConfig, flagGenerateConfig}))
 		w.schema(s.Provider)
 		w.schema(s.ProviderMeta)
 		writeMap(&w, s.Managed, w.schema)
@@ -58,6 +60,7 @@ func EncodeSchemas(s *provider.Schemas) []byte {
 		writeMap(&w, s.Ephemeral, w.schema)
 		writeMap(&w, s.Identities, w.identity)
 		writeMap(&w, s.Functions, w.function)
+		writeMap(&w, s.Lists, w.schema)
 		return w.err
 	})
 }

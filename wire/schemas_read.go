@@ -54,6 +54,7 @@ func (r *schemaReader) schemas(s *provider.Schemas) {
 		PlanDestroy:               caps&flagPlanDestroy != 0,
 		GetProviderSchemaOptional: caps&flagSchemaOptional != 0,
 		MoveResourceState:         caps&flagMoveState != 0,
+		GenerateResourceConfig:    caps&flagGenerateConfig != 0,
 	}
 	s.Provider = r.schema()
 	s.ProviderMeta = r.schema()
@@ -62,6 +63,7 @@ func (r *schemaReader) schemas(s *provider.Schemas) {
 	s.Ephemeral = readMap(r, r.schema)
 	s.Identities = readMap(r, r.identity)
 	s.Functions = readMap(r, r.function)
+	s.Lists = readMap(r, r.schema)
 }
 
 // more reports whether another element may be read, and counts it.

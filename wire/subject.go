@@ -92,6 +92,9 @@ func PermitSubject(coordinator string) string {
 // EventSubject is ev.<pool>.<run>.
 func EventSubject(pool, run string) string { return "ev." + Token(pool) + "." + Token(run) }
 
+// PartSubject is the subject of the parts of an answer. It is one of events, which the workers of a pool may publish.
+func PartSubject(pool, address string) string { return EventSubject(pool, address) }
+
 // ParseEvent reads the subject of a live event.
 func ParseEvent(subject string) (pool, run string, err error) {
 	t, err := parseTokens(subject, 3)

@@ -39,6 +39,9 @@ type Task struct {
 
 	// Environment is the environment of the plugin or the provisioners; nil is the worker's own.
 	Environment *Environment `msgpack:"e,omitempty"`
+
+	// List is an operation, too.
+	List *ListTask `msgpack:"li,omitempty"`
 }
 
 // Operation returns the name of the task's operation; empty for a task without one.
@@ -62,6 +65,8 @@ func (t *Task) Operation() string {
 		return "function"
 	case t.Provision != nil:
 		return "provision"
+	case t.List != nil:
+		return "list"
 	}
 	return ""
 }
@@ -149,13 +154,18 @@ type SchemaTask struct {
 	Data      []string `msgpack:"d,omitempty"`
 	Ephemeral []string `msgpack:"e,omitempty"`
 	All       bool     `msgpack:"a,omitempty"`
+	// Lists are the managed resource types for whose list blocks schemas are requested.
+	Lists []string `msgpack:"l,omitempty"`
 }
 
-// ValidateTask runs one of the provider's Validate calls. Kind is provider, managed, data or ephemeral.
+// ValidateTask runs one of the provider's Validate calls. Kind is provider, managed, data, ephemeral or list.
 type ValidateTask struct {
 	Kind   string `msgpack:"k"`
 	Type   string `msgpack:"t,omitempty"`
 	Config []byte `msgpack:"c"`
+	// IncludeObject and Limit are those of a list block; Limit is 0 if it is unknown.
+	IncludeObject bool  `msgpack:"o,omitempty"`
+	Limit         int64 `msgpack:"l,omitempty"`
 }
 
 // StoredObject is an object as the state holds it, in whatever schema version.
@@ -313,6 +323,55 @@ type EphemeralResult struct {
 	RenewAt time.Time `msgpack:"r,omitempty"`
 }
 
+// ListTask lists the existing objects of a managed resource type. The worker sends them in pages to an address; see
+// Parts.
+type ListTask struct {
+	Type string `msgpack:"t"`
+	// Config is by the schema of the list block.
+	Config []byte `msgpack:"c"`
+	// IncludeObject asks for whole objects. Limit is the most objects that are wanted; at least 1.
+	IncludeObject bool  `msgpack:"o,omitempty"`
+	Limit         int64 `msgpack:"l"`
+	// Generate asks for the configuration of each object, from a provider that can make it. It needs IncludeObject.
+	Generate bool `msgpack:"g,omitempty"`
+	// Address is where the pages are sent to.
+	Address string `msgpack:"a"`
+}
+
+// ListPage is a part of the answer to a ListTask.
+type ListPage struct {
+	// Number counts the pages of a call from 0. The same page may arrive more than once.
+	Number  int            `msgpack:"n"`
+	Objects []ListedObject `msgpack:"o"`
+}
+
+// The bounds of a page: it is sent when it has one of them. An object that is larger is a page of its own.
+const (
+	MaxPageObjects = 500
+	MaxPageBytes   = 192 << 10
+)
+
+// ListedObject is an object that exists.
+type ListedObject struct {
+	Name     string `msgpack:"n,omitempty"` // what people call it
+	Identity []byte `msgpack:"i"`           // msgpack by the identity schema
+	Object   []byte `msgpack:"o,omitempty"` // nil if objects were not requested
+	// Config is the configuration that the provider has made for the object; nil if none was requested, or the provider
+	// cannot.
+	Config []byte `msgpack:"c,omitempty"`
+}
+
+// Size returns the number of bytes of the object's parts.
+func (o *ListedObject) Size() int {
+	return len(o.Name) + len(o.Identity) + len(o.Object) + len(o.Config)
+}
+
+// ListResult answers a ListTask when all pages were taken.
+type ListResult struct {
+	Pages   int   `msgpack:"p"`
+	Objects int64 `msgpack:"o"`
+}
+
 // FunctionTask calls a provider's function. Args are msgpack by the parameters' types; Dynamic type where the
 // parameter is dynamic.
 type FunctionTask struct {
@@ -387,6 +446,9 @@ type Result struct {
 
 	// Answer is set beside Doubt if the provider has answered with an object that cannot be kept.
 	Answer *Answer `msgpack:"an,omitempty"`
+
+	// List ends the pages of a list.
+	List *ListResult `msgpack:"li,omitempty"`
 }
 
 // Answer has the known part of a provider's answer that cannot be stored as it is.

@@ -68,6 +68,7 @@ type Transport interface {
 	PoolBlobs
 	Keys
 	Caller
+	Parts
 	Presence
 	Close() error
 }
@@ -308,6 +309,18 @@ type Caller interface {
 	// that run. Each call runs on a goroutine of its own. The context of handle ends only with the connection, and its
 	// current span is that of the call. Calls beyond slots go to other workers.
 	Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context, data []byte) []byte) error
+}
+
+// Parts carries an answer that comes in parts: for a call of the fast lane whose answer is too large for one message, or
+// should be seen before it is complete. None of it is durable.
+type Parts interface {
+	// TakeParts calls take for the parts that workers of the pool send to an address, one at a time, until stop is called;
+	// stop waits for take. The address is a name that is used for one call only. A part is confirmed when take returns,
+	// which holds back the sender, and may be passed more than once, but not after a later one.
+	TakeParts(ctx context.Context, pool, address string, take func(data []byte)) (stop func(), err error)
+	// SendPart sends a part, and returns when it was taken. It sends it again while it is not confirmed. It returns
+	// ErrNotFound if nobody takes parts at the address (any more), and otherwise ends only with ctx or the connection.
+	SendPart(ctx context.Context, pool, address string, data []byte) error
 }
 
 // Presence carries heartbeats, control messages and live events. None of them is durable.

@@ -25,7 +25,8 @@ type bus struct {
 	hand     map[string]func(wire.AttemptID, wire.Delivery) bool // by pool
 	serving  map[string]func(context.Context, []byte) []byte
 	calls    sync.WaitGroup
-	starved  int // deliveries beyond the free slots that were given back
+	parts    func(data []byte) error // SendPart; nil refuses all
+	starved  int                     // deliveries beyond the free slots that were given back
 
 	// faults are called before the operation, without a lock. If one returns an error, the operation fails.
 	onFetch   func() error
@@ -46,6 +47,14 @@ func newBus() *bus {
 		blobs: map[string][]byte{}, control: map[string]func(wire.Control){}, serving: map[string]func(context.Context,
 			[]byte) []byte{},
 	}
+}
+
+// SendPart implements Parts.
+func (b *bus) SendPart(_ context.Context, _, _ string, data []byte) error {
+	if b.parts == nil {
+		return wire.ErrNotFound
+	}
+	return b.parts(data)
 }
 
 type delivery struct {

@@ -165,7 +165,7 @@ func live(t *testing.T, taking context.Context, system *mem.System, c *chance, c
 		var mu sync.Mutex
 		w := New(Options{
 			ID: id, Pools: []string{"eu"}, Slots: 5, Queue: conn, Claims: conn, Caller: conn,
-			Presence: conn, Blobs: conn,
+			Parts: conn, Presence: conn, Blobs: conn,
 			Keys: keys{sealer}, Journal: dyingJournal{j, c}, Providers: leases{clouds}, Now: time.Now,
 			Rand: cryptorand.Reader,
 			Log:  slog.New(slog.NewTextHandler(io.Discard, nil)),

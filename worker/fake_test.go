@@ -191,7 +191,7 @@ func newBench(t *testing.T, opts ...func(*Options)) *bench {
 	var mu sync.Mutex
 	b.opts = Options{
 		ID: "w1", Pools: []string{"eu"}, Slots: 4, Version: "0.3.0", EngineVersion: "1.12.6", Platform: "plan9_mips",
-		Queue: b.bus, Claims: b.bus, Caller: b.bus, Presence: b.bus, Blobs: b.bus, Keys: keys{sealer},
+		Queue: b.bus, Claims: b.bus, Caller: b.bus, Parts: b.bus, Presence: b.bus, Blobs: b.bus, Keys: keys{sealer},
 		Providers: leases{b.cloud}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: time.Now,
 		Rand: rand.Reader,
 		Nonce: func() string {

@@ -65,7 +65,13 @@ func (w *Worker) operate(ctx context.Context, ref wire.TaskRef, t *wire.Task) (r
 	begun = true
 	host := change.Host{Provider: p, Schemas: schemas, Name: t.Provider.Address, Source: t.Provider.Package.Source,
 		Address: t.Address}
-	result = change.Do(ctx, host, t)
+	if t.List != nil {
+		stop := w.ops.begin(ref.Run, ref.Attempt, func(context.Context) error { cancel(errAskedToStop); return nil })
+		defer stop()
+		result = w.list(ctx, ref, host, t.List)
+	} else {
+		result = change.Do(ctx, host, t)
+	}
 	result.Diagnostics = append(wire.DiagsToWire(diags), result.Diagnostics...)
 	return result
 }

@@ -44,6 +44,7 @@ type Options struct {
 	Queue    Queue
 	Claims   wire.Claims
 	Caller   Caller
+	Parts    Parts
 	Presence Presence
 	Blobs    Blobs
 	Keys     Keys
@@ -87,6 +88,11 @@ type Queue interface {
 // Caller is the worker's side of wire.Caller.
 type Caller interface {
 	Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context, data []byte) []byte) error
+}
+
+// Parts is the worker's side of wire.Parts.
+type Parts interface {
+	SendPart(ctx context.Context, pool, address string, data []byte) error
 }
 
 // Presence is the worker's side of wire.Presence.

@@ -141,6 +141,11 @@ func (h *Hub) Call(ctx context.Context, pool string, data []byte) ([]byte, error
 	return h.transport.Call(ctx, pool, data)
 }
 
+// TakeParts is that of wire.Parts.
+func (h *Hub) TakeParts(ctx context.Context, pool, address string, take func([]byte)) (stop func(), err error) {
+	return h.transport.TakeParts(ctx, pool, address, take)
+}
+
 // PoolBlobs is that of wire.PoolBlobs.
 func (h *Hub) PoolBlobs(pool string) wire.Blobs { return h.transport.PoolBlobs(pool) }
 

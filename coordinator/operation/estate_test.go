@@ -97,7 +97,7 @@ func startWorker(t *testing.T, conn *mem.Conn, c *cloud, pool string) {
 	check(err)
 	w := worker.New(worker.Options{
 		ID: "w1", Pools: []string{pool}, Slots: 32, Version: "test", Platform: "linux_amd64",
-		Queue: conn, Claims: conn, Caller: conn, Presence: conn, Blobs: conn, Keys: ring, Journal: j,
+		Queue: conn, Claims: conn, Caller: conn, Parts: conn, Presence: conn, Blobs: conn, Keys: ring, Journal: j,
 		Providers: &providers{cloud: c, builtin: builtin.New(builtin.Options{ReadState: noState,
 			CheckConfig: anyConfig, NewID: rand.Text})},
 		Provisioners: provision.Runner{}, Log: slog.New(slog.DiscardHandler), Now: time.Now, Nonce: rand.Text,

@@ -70,7 +70,7 @@ func session(t *testing.T) *operation.Session {
 	}
 	w := worker.New(worker.Options{
 		ID: "w1", Pools: []string{operation.DefaultPool}, Slots: 8, Version: "test", Platform: "linux_amd64",
-		Queue: conn, Claims: conn, Caller: conn, Presence: conn, Blobs: conn, Keys: ring(conn), Journal: j,
+		Queue: conn, Claims: conn, Caller: conn, Parts: conn, Presence: conn, Blobs: conn, Keys: ring(conn), Journal: j,
 		Providers: builtins{builtin.New(builtin.Options{
 			ReadState: nothing, CheckConfig: func(string, cty.Value) diag.List { return nil }, NewID: rand.Text,
 		})},

@@ -86,6 +86,21 @@ func (b *builtin) CloseEphemeral(_ context.Context, typeName string, _ []byte) d
 	return unknownType("ephemeral resource", typeName)
 }
 
+// ValidateListConfig implements provider.Lister. Nothing can be listed.
+func (b *builtin) ValidateListConfig(_ context.Context, r provider.ListRequest) diag.List {
+	return unknownType("list resource", r.TypeName)
+}
+
+// ListResource implements provider.Lister.
+func (b *builtin) ListResource(_ context.Context, r provider.ListRequest, _ func(provider.Listed) error) diag.List {
+	return unknownType("list resource", r.TypeName)
+}
+
+// GenerateConfig implements provider.Lister. The capability is not declared.
+func (b *builtin) GenerateConfig(_ context.Context, typeName string, _ cty.Value) (cty.Value, diag.List) {
+	return cty.NilVal, unknownType("resource", typeName)
+}
+
 // Stop implements provider.Stopper. Only reading a remote state takes time, and that ends with its context.
 func (b *builtin) Stop(context.Context) error { return nil }
 

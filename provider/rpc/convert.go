@@ -50,6 +50,7 @@ func (c *converter) schemas(from *tfplugin6.GetProviderSchema_Response,
 		Managed:      make(map[string]schema.Schema, len(from.ResourceSchemas)),
 		Data:         make(map[string]schema.Schema, len(from.DataSourceSchemas)),
 		Ephemeral:    make(map[string]schema.Schema, len(from.EphemeralResourceSchemas)),
+		Lists:        make(map[string]schema.Schema, len(from.ListResourceSchemas)),
 		Identities:   make(map[string]schema.Identity, len(identities)),
 		Functions:    make(map[string]provider.Function, len(from.Functions)),
 		Capabilities: capabilities(from.ServerCapabilities),
@@ -82,6 +83,10 @@ func (c *converter) schemas(from *tfplugin6.GetProviderSchema_Response,
 		s := c.schema(from.EphemeralResourceSchemas[name])
 		s.Block.Ephemeral = true
 		to.Ephemeral[name] = s
+	}
+	for _, name := range sortedKeys(from.ListResourceSchemas) {
+		c.begin(fmt.Sprintf("the list of resource type %q", name))
+		to.Lists[name] = c.schema(from.ListResourceSchemas[name])
 	}
 	for _, name := range sortedKeys(from.Functions) {
 		c.begin(fmt.Sprintf("function %q", name))
@@ -295,6 +300,7 @@ func capabilities(from *tfplugin6.ServerCapabilities) provider.Capabilities {
 		PlanDestroy:               from.GetPlanDestroy(),
 		GetProviderSchemaOptional: from.GetGetProviderSchemaOptional(),
 		MoveResourceState:         from.GetMoveResourceState(),
+		GenerateResourceConfig:    from.GetGenerateResourceConfig(),
 	}
 }
 

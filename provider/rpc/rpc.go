@@ -123,6 +123,13 @@ func (c channel) Invoke(ctx context.Context, method string, args, reply any, opt
 	return err
 }
 
+// NewStream begins a call whose answer has several messages. Its span is that of the caller.
+func (c channel) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (
+	grpc.ClientStream, error) {
+	opts = append(opts, grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(math.MaxInt32))
+	return c.ClientConnInterface.NewStream(ctx, desc, c.rename(method), opts...)
+}
+
 // ended ends the span of a call. A plugin's error messages may contain secrets, so only the code of the error is
 // recorded.
 func ended(span *trace.Span, method string, err error) {

@@ -36,6 +36,7 @@ type declared struct {
 	managed  shapes
 	data     shapes
 	ephem    shapes
+	lists    shapes
 }
 
 // shape is one kind of object, prepared for encoding.
@@ -156,6 +157,7 @@ func (p *Provider) fetch(ctx context.Context) (d *declared, diags diag.List) {
 		managed:  shapes{from: s.Managed, identities: s.Identities},
 		data:     shapes{from: s.Data},
 		ephem:    shapes{from: s.Ephemeral},
+		lists:    shapes{from: s.Lists},
 	}
 	if s.ProviderMeta.Block != nil {
 		d.meta = &shape{block: s.ProviderMeta.Block, ty: s.ProviderMeta.Block.ImpliedType()}
@@ -217,6 +219,7 @@ const (
 	managed   kind = "resource type"
 	data      kind = "data source"
 	ephemeral kind = "ephemeral resource"
+	list      kind = "list resource"
 )
 
 // shape returns the shape of a type.
@@ -225,7 +228,8 @@ func (p *Provider) shape(ctx context.Context, k kind, typeName string) (d *decla
 		return nil, nil, diags
 	}
 	defer p.survive("GetProviderSchema", &diags)
-	of := map[kind]*shapes{managed: &d.managed, data: &d.data, ephemeral: &d.ephem}[k]
+	of := map[kind]*shapes{managed: &d.managed, data: &d.data, ephemeral: &d.ephem,
+		list: &d.lists}[k]
 	s, ok := of.get(typeName)
 	if !ok {
 		return nil, nil, diag.Errors(fmt.Sprintf("unknown %s %q", k, typeName),

@@ -80,7 +80,7 @@ func startWorker(b *testing.B, conn *jet.Conn, dir string) {
 	check(b, err)
 	w := worker.New(worker.Options{
 		ID: "bench", Pools: []string{"default"}, Slots: 256, Version: "bench",
-		Queue: conn, Claims: conn, Caller: conn, Presence: conn, Blobs: conn, Keys: ring, Journal: kept,
+		Queue: conn, Claims: conn, Caller: conn, Parts: conn, Presence: conn, Blobs: conn, Keys: ring, Journal: kept,
 		Providers: builtinOnly{builtin.New(builtin.Options{
 			ReadState: func(context.Context, string, cty.Value, string) (map[string]cty.Value, diag.List) {
 				return nil, diag.Errors("No shape reads another state", "", nil)

@@ -66,7 +66,7 @@ func (h *host) run(ctx context.Context, p *process) {
 	}
 	real := worker.New(worker.Options{
 		ID: h.id, Pools: []string{h.pool}, Slots: h.slots, Version: "sim", Platform: "linux_amd64",
-		Queue: c, Claims: c, Caller: c, Presence: c, Blobs: c, Keys: ring, Journal: h.disk, Providers: g,
+		Queue: c, Claims: c, Caller: c, Parts: c, Presence: c, Blobs: c, Keys: ring, Journal: h.disk, Providers: g,
 		Provisioners: nil,
 		Log:          slog.New(slog.DiscardHandler), Now: p.now, Nonce: nonce, Rand: seeded(p.name + " rand"),
 	})

@@ -68,6 +68,7 @@ type System struct {
 	servers     []*serving
 	turn        int
 	takers      []*receiver
+	parts       map[string]*parts // by subject
 	subscribers []*subscriber
 	workers     map[string]seen
 }
@@ -80,7 +81,7 @@ func New(o Options) *System {
 	return &System{
 		opts: o, changed: make(chan struct{}), born: 1, claimed: map[string]uint64{},
 		claims: map[string]wire.Claim{}, blobs: map[string][]byte{}, names: map[string]string{},
-		keys:   map[string][]byte{},
+		keys: map[string][]byte{}, parts: map[string]*parts{},
 		limits: map[string]*limit{}, conns: map[*Conn]bool{}, workers: map[string]seen{},
 	}
 }

@@ -96,6 +96,9 @@ func Validate(ctx context.Context, h Host, t *wire.ValidateTask) ([]byte, diag.L
 	if t.Kind == "provider" {
 		return h.validateProvider(ctx, t)
 	}
+	if t.Kind == "list" {
+		return nil, h.validateList(ctx, t)
+	}
 	find, check := h.managed, h.Provider.ValidateResourceConfig
 	switch t.Kind {
 	case "managed":

@@ -136,7 +136,7 @@ func New(o Options) (*Hosted, error) {
 	w := worker.New(worker.Options{
 		ID: id, Pools: o.Pools, Slots: o.Slots, Version: o.Version, Platform: Platform, Host: hostname,
 		EngineVersion: build.EngineVersion, Identity: who, Proof: proof,
-		Queue: o.Transport, Claims: o.Transport, Caller: o.Transport, Presence: o.Transport,
+		Queue: o.Transport, Claims: o.Transport, Caller: o.Transport, Parts: o.Transport, Presence: o.Transport,
 		Blobs: o.Transport, Keys: ring,
 		Journal: j,
 		Providers: &providers{
