@@ -239,8 +239,16 @@ func (x *executor) call(a loop.Call) {
 	x.mu.Lock()
 	x.called[a.Pool] = true
 	x.mu.Unlock()
+	sent, list, err := x.takePages(a)
+	if err != nil {
+		x.inbox.put(loop.CallFailed{Vertex: a.Vertex, Err: err})
+		return
+	}
+	if list != nil {
+		defer list.stop()
+	}
 	var data, answer []byte
-	task, err := x.withEnvironment(a.Task, a.Pool)
+	task, err := x.withEnvironment(sent, a.Pool)
 	if err == nil {
 		err = x.Hub.Supply(ctx, a.Pool, task.Provider.Package)
 	}
@@ -264,6 +272,9 @@ func (x *executor) call(a loop.Call) {
 		result, err := wire.DecodeResult(answer)
 		if err == nil && result.NotStarted {
 			err = wire.ErrLostCall // the worker is stopping; another one may take the task
+		}
+		if err == nil {
+			err = list.end(result)
 		}
 		if err != nil {
 			x.inbox.put(loop.CallFailed{Vertex: a.Vertex, Err: err})

@@ -22,6 +22,7 @@ Usage: coordinator [global options] validate [options] [DIR]
   schemas of the providers. It reads neither the state nor real objects.
 
 Options:
+  -query                Check the query files (*.tfquery.hcl, *.tofuquery.hcl), too.
   -no-tests             Do not check the test files.
   -test-directory=DIR   The directory of test files besides the working directory. The default is tests.
   -var 'NAME=VALUE', -var-file=FILE
@@ -34,6 +35,7 @@ func runValidate(ctx context.Context, a *app, args []string) int {
 	f := a.NewFlags()
 	vars.registerValues(f)
 	sf.RegisterJSON(f)
+	query := f.Bool("query", false, "")
 	noTests := f.Bool("no-tests", false, "")
 	testDir := f.String(testDirFlag, config.DefaultTestDir, "")
 	if code, done := a.Parse(f, validateUsage, args); done {
@@ -45,6 +47,7 @@ func runValidate(ctx context.Context, a *app, args []string) int {
 	}
 	wd, diags := a.Estate.Configuration(vars.Variables)
 	s.From(wd.Sources)
+	wd.Queries = *query
 	if !*noTests {
 		wd.TestDir = *testDir
 	}

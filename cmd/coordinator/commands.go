@@ -56,6 +56,8 @@ func init() {
 			Use: estate.Use{Unreadable: estate.Unreadable{Summary: "Failed refreshing the state"}}},
 		{Name: "providers schema", Synopsis: "Show the schemas of the required providers", Run: own(runProvidersSchema),
 			Document: true, Use: estate.Use{Unreadable: estate.Unreadable{Summary: "Failed refreshing the state"}}},
+		{Name: "query", Synopsis: "List existing objects, managed or not", Run: own(runQuery),
+			Use: estate.Use{LooksOnly: true, ShowsMethods: true}},
 		{Name: "refresh", Synopsis: "Update the state from the real objects", Run: own(runRefresh),
 			Use: estate.Use{ShowsMethods: true}},
 		{Name: "runs", Synopsis: "Work on runs", Run: own(group(runsUsage)), Hidden: true},

@@ -37,6 +37,8 @@ type Configuration struct {
 	TestDir string
 	// RunsOnly is as in config.TreeOptions.
 	RunsOnly bool
+	// Queries loads the query files of the root module, too.
+	Queries bool
 	// Dir is the directory of the root module; empty is the directory of the estate.
 	Dir string
 
@@ -92,6 +94,9 @@ func (c *Configuration) Root() string {
 // HasFiles reports whether there is a configuration.
 func (c *Configuration) HasFiles() bool { return c.Loader.HasConfig(c.Root()) }
 
+// HasQueries reports whether there are query files.
+func (c *Configuration) HasQueries() bool { return c.Loader.HasQueries(c.Root()) }
+
 // TestErrors returns the errors in the test files of the root module.
 func (c *Configuration) TestErrors() diag.List {
 	_, diags := c.Loader.LoadTests(".", c.TestDir)
@@ -118,6 +123,7 @@ func (c *Configuration) Load() diag.List {
 	tree, more := c.Loader.LoadTree(config.TreeOptions{
 		Dir: c.Dir, Variable: c.Given.Static, Workspace: c.estate.Workspace(), Locator: manifest, TestDir: c.TestDir,
 		Base: c.estate.Dir, Env: c.estate.Environ, Files: c.estate.Files, RunsOnly: c.RunsOnly,
+		Queries: c.Queries,
 	})
 	c.setTree(tree)
 	return diags.Append(more)

@@ -44,13 +44,19 @@ func (r *Operation) Generate(ctx context.Context, name string, targets, excludes
 	return generated, diags.Append(more)
 }
 
-// generatedText returns the content of a file of generated blocks. Programs find the blocks by the words
-// "__generated__ by OpenTofu".
+// generatedMark is the comment before each generated block, by which programs find it. generatedHead is the beginning of
+// a file of such blocks.
+const (
+	generatedMark = "# __generated__ by OpenTofu"
+	generatedHead = generatedMark + "\n# Look these resources through, and move them to where they belong.\n"
+)
+
+// generatedText returns the content of a file of generated blocks.
 func generatedText(list []operation.Generated) string {
 	var b strings.Builder
-	b.WriteString("# __generated__ by OpenTofu\n# Look these resources through, and move them to where they belong.\n")
+	b.WriteString(generatedHead)
 	for _, g := range list {
-		b.WriteString("\n# __generated__ by OpenTofu")
+		b.WriteString("\n" + generatedMark)
 		if g.ID != "" {
 			fmt.Fprintf(&b, " from %q", g.ID)
 		}

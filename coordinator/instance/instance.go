@@ -233,6 +233,8 @@ func UnknownType(p addr.Provider, r addr.Resource, subject *hcl.Range) *diag.Dia
 		summary, what = "Invalid data source", "data source"
 	case addr.Ephemeral:
 		summary, what = "Invalid ephemeral resource", "ephemeral resource"
+	case addr.List:
+		summary, what = "Invalid list resource", "list resource"
 	}
 	return diag.New(diag.Error, summary,
 		fmt.Sprintf("The provider %s does not support %s %q.", p.Display(), what, r.Type), subject)

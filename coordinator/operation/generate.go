@@ -93,7 +93,8 @@ func (s *Session) generate(ctx context.Context, b *config.Import) (Generated, di
 	if diags = diags.Append(more); diags.HasErrors() {
 		return Generated{}, diags
 	}
-	text := generate.Resource(b.StaticTo.Resource, b.Provider, found.schema.Block, found.value)
+	text := generate.Resource(b.StaticTo.Resource,
+		generate.Provider(b.StaticTo.Resource, b.Provider, addr.NoKey), found.schema.Block, found.value)
 	return Generated{Addr: b.StaticTo.Resource, ID: task.ID, Text: text}, diags
 }
 

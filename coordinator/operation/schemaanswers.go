@@ -74,8 +74,12 @@ func (s *Session) schemaKey(ctx context.Context, p addr.Provider, task *wire.Sch
 	if err != nil {
 		return "", diag.Errors("Failed to read a provider's schema", err.Error()+".", nil)
 	}
-	return fmt.Sprintf("%s %v %d %v %v %v %v", pkg.Key(), pkg.Hashes[0], round, task.Managed, task.Data,
-		task.Ephemeral, task.All), nil
+	key := fmt.Sprintf("%s %v %d %v %v %v %v", pkg.Key(), pkg.Hashes[0], round, task.Managed, task.Data,
+		task.Ephemeral, task.All)
+	if len(task.Lists) > 0 {
+		key += fmt.Sprintf(" %v", task.Lists)
+	}
+	return key, nil
 }
 
 // askedRound returns how often the user has asked to request the schemas of a package again.

@@ -21,12 +21,15 @@ import (
 
 // need is the part of a provider's schemas that a run needs.
 type need struct {
-	managed, data, ephemeral map[string]bool
+	managed, data, ephemeral, lists map[string]bool
 }
 
 func (n *need) add(r addr.Resource) {
+	if r.Mode == addr.List {
+		n.add(addr.Resource{Mode: addr.Managed, Type: r.Type}) // what is listed
+	}
 	m := map[addr.Mode]*map[string]bool{addr.Managed: &n.managed, addr.Data: &n.data,
-		addr.Ephemeral: &n.ephemeral}[r.Mode]
+		addr.Ephemeral: &n.ephemeral, addr.List: &n.lists}[r.Mode]
 	if *m == nil {
 		*m = map[string]bool{}
 	}
@@ -90,7 +93,7 @@ func (s *Session) Schemas(ctx context.Context, prior *state.State) (schemas *val
 		group.Go(func() error {
 			return bug.Catch(func() error {
 				task := &wire.SchemaTask{Managed: sorted(n.managed), Data: sorted(n.data),
-					Ephemeral: sorted(n.ephemeral)}
+					Ephemeral: sorted(n.ephemeral), Lists: sorted(n.lists)}
 				schemas, more := s.providerSchemas(ctx, p, task, prior)
 				mu.Lock()
 				defer mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
 )
 
 // The optional sides of a Program.
@@ -27,6 +28,11 @@ type (
 	// operation is waiting. Without it such a vertex fails.
 	Continuer interface {
 		PrepareAfter(ctx context.Context, vertex, phase int, worker string) Step
+	}
+	// Pager is a Program with tasks whose results come in pages before their answer. Page processes one; it is not called
+	// at the same time as other methods for the vertex. If a call is repeated, it gets the pages of both.
+	Pager interface {
+		Page(vertex int, page *wire.ListPage)
 	}
 	// Framed is a Program with changes before the first and after the last vertex. Begin's are made durable before
 	// anything starts (again, if a crash came before the first event), End's with the end of the run.

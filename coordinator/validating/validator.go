@@ -118,6 +118,10 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 		}
 		return
 	}
+	if n.Resource.Addr.Mode == addr.List {
+		v.list(step, n, r, rep)
+		return
+	}
 	step.Diags = step.Diags.Append(dependsOn(m, config.DependsOn), protection(config))
 	value, bodyDiags := r.Bound().Eval(rep, cty.NilVal)
 	step.Diags = step.Diags.Append(bodyDiags)

@@ -50,6 +50,8 @@ func (s *Schemas) Resource(p addr.Provider, mode addr.Mode, typeName string) *sc
 		m = ps.Data
 	case addr.Ephemeral:
 		m = ps.Ephemeral
+	case addr.List:
+		m = ps.Lists
 	}
 	sc, ok := m[typeName]
 	if !ok {
@@ -128,11 +130,11 @@ func (c *Code) Resource(r *config.Resource) *ResourceCode {
 		return rc
 	}
 	rc := &ResourceCode{Config: r, Schema: c.Schemas.Resource(r.Source, r.Addr.Mode, r.Addr.Type)}
-	if r.Addr.Mode == addr.Managed {
+	if r.Addr.Mode == addr.Managed || r.Addr.Mode == addr.List {
 		rc.Identity = c.Schemas.Identity(r.Source, r.Addr.Type)
 	}
 	if rc.Schema != nil {
-		rc.deprecated = rc.Schema.Block.Deprecated || rc.Schema.Block.ContainsDeprecated()
+		rc.deprecated = r.Addr.Mode != addr.List && (rc.Schema.Block.Deprecated || rc.Schema.Block.ContainsDeprecated())
 		rc.Body = eval.PrepareBody(r.Config, rc.Schema.Block)
 	}
 	itself := func(ref eval.Reference) bool { return refersTo(ref, r.Addr) }
@@ -145,7 +147,7 @@ func (c *Code) Resource(r *config.Resource) *ResourceCode {
 	if rc.Body != nil {
 		rc.References = append(rc.References, rc.Body.References()...)
 	}
-	for _, e := range []hcl.Expression{r.ProviderKeyExpr, r.PreventDestroy} {
+	for _, e := range []hcl.Expression{r.ProviderKeyExpr, r.PreventDestroy, r.IncludeResource, r.Limit} {
 		rc.References = append(rc.References, c.expr(e).References()...)
 	}
 	for _, e := range r.TriggersReplace {
@@ -168,6 +170,19 @@ func (c *Code) Resource(r *config.Resource) *ResourceCode {
 	}
 	c.resources[r] = rc
 	return rc
+}
+
+// Value returns the block that describes the values of the instances; nil if it is unknown. The schema of a list block
+// describes only its arguments.
+func (rc *ResourceCode) Value() *schema.Block {
+	switch {
+	case rc.Schema == nil:
+		return nil
+	case rc.Config.Addr.Mode == addr.List:
+		return listValue
+	default:
+		return rc.Schema.Block
+	}
 }
 
 // SelfReferences reports the arguments that refer to the resource itself, whose address is a.

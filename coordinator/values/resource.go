@@ -283,7 +283,7 @@ func (r *Resource) build(e *Expansion) cty.Value {
 			switch {
 			case elements[i] != cty.NilVal:
 			case r.Code.Schema != nil:
-				elements[i] = cty.UnknownVal(r.Code.Schema.Block.ImpliedType())
+				elements[i] = cty.UnknownVal(r.Code.Value().ImpliedType())
 			default:
 				elements[i] = cty.DynamicVal
 			}
@@ -317,13 +317,14 @@ func (r *Resource) wild(e *Expansion) cty.Value {
 	if v, ok := r.values[addr.NoKey]; ok {
 		return v
 	}
-	ty := r.Code.Schema.Block.ImpliedType()
-	if e.Mode == Enabled || !r.Code.Schema.Block.ContainsSensitive() && !r.Code.deprecated {
+	block := r.Code.Value()
+	ty := block.ImpliedType()
+	if e.Mode == Enabled || !block.ContainsSensitive() && !r.Code.deprecated {
 		return cty.UnknownVal(ty)
 	}
 	attrs := make(map[string]cty.Value, len(ty.AttributeTypes()))
 	for name, at := range ty.AttributeTypes() {
 		attrs[name] = cty.UnknownVal(at)
 	}
-	return r.markDeprecated(addr.NoKey, MarkSensitive(cty.ObjectVal(attrs), r.Code.Schema.Block, nil))
+	return r.markDeprecated(addr.NoKey, MarkSensitive(cty.ObjectVal(attrs), block, nil))
 }

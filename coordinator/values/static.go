@@ -65,9 +65,7 @@ func (s static) Resource(r addr.Resource) (eval.StaticResource, bool) {
 		return eval.StaticResource{}, false
 	}
 	out := eval.StaticResource{HasCount: c.Count != nil, HasForEach: c.ForEach != nil, Check: c.Check}
-	if code := s.code.Resource(c); code.Schema != nil {
-		out.Block = code.Schema.Block
-	}
+	out.Block = s.code.Resource(c).Value()
 	return out, true
 }
 

@@ -81,7 +81,8 @@ func Install(ctx context.Context, dir string, o Options) (Result, diag.List) {
 	i := &installer{ctx: ctx, options: o, old: old, now: maps.Clone(old)}
 	i.now[addr.RootModule] = config.Installed{Dir: dir}
 	tree, more := o.Loader.LoadTree(config.TreeOptions{Dir: dir, Variable: o.Variable, Workspace: o.Workspace,
-		Locator: i, TestDir: o.TestDir, Base: o.Base, Env: o.Env, Files: o.Files})
+		Locator: i, TestDir: o.TestDir, Base: o.Base, Env: o.Env, Files: o.Files,
+		Queries: true}) // which may name further providers
 	diags = append(diags, more...)
 	if tree.Root == nil || i.failed {
 		return Result{tree, old}, diags

@@ -33,6 +33,8 @@ func ParseReference(trav hcl.Traversal) (*Reference, diag.List) {
 		return resourceReference(Data, "a data source type", trav)
 	case "ephemeral":
 		return resourceReference(Ephemeral, "an ephemeral resource type", trav)
+	case "list":
+		return resourceReference(List, "a resource type", trav)
 	case "resource":
 		return resourceReference(Managed, "a resource type", trav)
 	case "template", "lazy", "arg":

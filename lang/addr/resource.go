@@ -12,9 +12,11 @@ const (
 	Data Mode = 'D'
 	// Ephemeral resources are opened and closed again, and never stored.
 	Ephemeral Mode = 'E'
+	// List resources are the results of list blocks, in queries.
+	List Mode = 'L'
 )
 
-// String returns the word in the JSON forms: managed, data, ephemeral.
+// String returns the word in the JSON forms: managed, data, ephemeral, list.
 func (m Mode) String() string {
 	switch m {
 	case Managed:
@@ -23,6 +25,8 @@ func (m Mode) String() string {
 		return "data"
 	case Ephemeral:
 		return "ephemeral"
+	case List:
+		return "list"
 	default:
 		return "invalid"
 	}
@@ -35,7 +39,7 @@ type Resource struct {
 	Name string
 }
 
-// String returns type.name, with the prefix data. or ephemeral. in these modes.
+// String returns type.name, with the prefix data., ephemeral. or list. in these modes.
 func (r Resource) String() string {
 	var buffer [96]byte
 	return string(r.append(buffer[:0]))
@@ -47,6 +51,8 @@ func (r Resource) append(b []byte) []byte {
 		b = append(b, "data."...)
 	case Ephemeral:
 		b = append(b, "ephemeral."...)
+	case List:
+		b = append(b, "list."...)
 	}
 	return append(append(append(b, r.Type...), '.'), r.Name...)
 }

@@ -99,7 +99,10 @@ func (l *Loader) HasConfig(dir string) bool {
 
 // LoadModule parses the files of one directory into a module. Expressions that depend on its callers (the sources of
 // the modules that it calls) are not evaluated. The module is nil only if the directory cannot be read.
-func (l *Loader) LoadModule(dir string) (*Module, diag.List) {
+func (l *Loader) LoadModule(dir string) (*Module, diag.List) { return l.loadModule(dir, false) }
+
+// loadModule is LoadModule, with the query files of the directory if queries is set.
+func (l *Loader) loadModule(dir string, queries bool) (*Module, diag.List) {
 	names, diags := l.list(dir)
 	if diags.HasErrors() {
 		return nil, diags
@@ -116,8 +119,8 @@ func (l *Loader) LoadModule(dir string) (*Module, diag.List) {
 			override = append(override, f)
 		}
 	}
-	m, more := assemble(dir, primary, override)
-	m.Files = append(names.primary, names.override...)
+	m, more := l.assembleWith(dir, primary, override, queries)
+	m.Files = append(append(names.primary, names.override...), m.Files...)
 	m.problems = onlyIncompatible(append(slices.Clip(diags), more...))
 	m.storageProblems = m.problems
 	if more.HasErrors() {

@@ -94,6 +94,8 @@ type Module struct {
 	Removed []*Removed
 	Imports []*Import
 
+	// Queries reports whether query files were loaded, with list blocks among the resources.
+	Queries bool
 	// Files are the source files of the module, in the order in which they were merged.
 	Files []string
 
@@ -251,7 +253,7 @@ type PassedProvider struct {
 	inChildKey hcl.Expression
 }
 
-// Resource is a resource, data or ephemeral block.
+// Resource is a resource, data or ephemeral block, or a list block of a query file.
 type Resource struct {
 	Addr                    addr.Resource
 	Config                  hcl.Body // without the meta-arguments
@@ -284,6 +286,11 @@ type Resource struct {
 
 	// Check is the check block that contains this data block, else empty.
 	Check string
+
+	// IncludeResource and Limit are arguments of a list block; nil if not set. ConfigRange is its config block, or else
+	// the list block.
+	IncludeResource, Limit hcl.Expression
+	ConfigRange            hcl.Range
 
 	Range     hcl.Range
 	TypeRange hcl.Range

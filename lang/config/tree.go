@@ -36,6 +36,8 @@ type TreeOptions struct {
 	StorageOnly bool
 	// TestDir is the directory of test files, besides those in Dir; empty loads none.
 	TestDir string
+	// Queries loads the query files of the root module, too.
+	Queries bool
 	// RunsOnly is set if the root module is used only by the runs of the test files. Without runs, it is not
 	// checked whether import blocks and their targets select the same providers.
 	RunsOnly bool
@@ -150,7 +152,7 @@ func (b *treeBuilder) node(r ModuleRequest, at Installed) (*Node, diag.List) {
 	m := b.modules[at.Dir]
 	if m == nil {
 		var diags diag.List
-		if m, diags = b.loader.LoadModule(at.Dir); m == nil {
+		if m, diags = b.loader.loadModule(at.Dir, b.options.Queries && r.Parent == nil); m == nil {
 			return nil, diags
 		}
 		b.modules[at.Dir] = m

@@ -19,7 +19,8 @@ import (
 )
 
 // formatted are the suffixes of the files that fmt formats.
-var formatted = []string{".tf", ".tofu", ".tfvars", ".tftest.hcl", ".tofutest.hcl"}
+var formatted = []string{".tf", ".tofu", ".tfvars", ".tftest.hcl", ".tofutest.hcl", ".tfquery.hcl",
+	".tofuquery.hcl"}
 
 // Files formats files and directories. Its fields must not be changed once the first file has been formatted.
 type Files struct {

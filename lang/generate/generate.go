@@ -21,12 +21,11 @@ import (
 
 // Resource returns the block of a resource, formatted and without a line break at the end. The object has the
 // schema's implied type. Arguments that only the provider sets, and deprecated ones, are left out, as is an
-// optional "id": the old plugin SDK declares one for every type, but accepts none. provider is set in the block
-// unless the type's name implies it.
-func Resource(r addr.Resource, provider addr.LocalProvider, block *schema.Block, v cty.Value) string {
+// optional "id": the old plugin SDK declares one for every type, but accepts none. provider is that of Provider.
+func Resource(r addr.Resource, provider string, block *schema.Block, v cty.Value) string {
 	w := &writer{}
 	fmt.Fprintf(w, "resource %q %q {\n", r.Type, r.Name)
-	if provider.Name != r.ImpliedProvider() || provider.Alias != "" {
+	if provider != "" {
 		fmt.Fprintf(w, "provider = %s\n", provider)
 	}
 	attrs := make(map[string]*schema.Attribute, len(block.Attributes))
@@ -38,6 +37,36 @@ func Resource(r addr.Resource, provider addr.LocalProvider, block *schema.Block,
 	w.attributes(attrs, v)
 	w.blocks(block.Blocks, v)
 	w.WriteString("}")
+	return string(hclwrite.Format(w.Bytes()))
+}
+
+// Provider returns the text of the provider argument for a resource; empty if the name of its type implies it. k is the
+// key of a provider configuration with for_each.
+func Provider(r addr.Resource, p addr.LocalProvider, k addr.Key) string {
+	if p.Name == r.ImpliedProvider() && p.Alias == "" && k == addr.NoKey {
+		return ""
+	}
+	return p.String() + k.String()
+}
+
+// Import returns the import block for an object with an identity, formatted and without a line break at the end.
+// Attributes of the identity that are null are left out.
+func Import(to addr.Resource, provider string, identity cty.Value) string {
+	w := &writer{}
+	fmt.Fprintf(w, "import {\nto = %s\n", to)
+	if provider != "" {
+		fmt.Fprintf(w, "provider = %s\n", provider)
+	}
+	w.WriteString("identity = {\n")
+	attrs := identity.AsValueMap()
+	for _, name := range sortedNames(attrs) {
+		if !attrs[name].IsNull() {
+			fmt.Fprintf(w, "%s = ", keyText(name))
+			w.value(attrs[name])
+			w.WriteString("\n")
+		}
+	}
+	w.WriteString("}\n}")
 	return string(hclwrite.Format(w.Bytes()))
 }
 

@@ -84,7 +84,7 @@ func TestTheBlockOfAnObject(t *testing.T) {
   }
 }`
 	r := addr.Resource{Mode: addr.Managed, Type: "my_thing", Name: "a"}
-	if got := Resource(r, addr.LocalProvider{Name: "my", Alias: "eu"}, thing, v); got != want {
+	if got := Resource(r, Provider(r, addr.LocalProvider{Name: "my", Alias: "eu"}, addr.NoKey), thing, v); got != want {
 		t.Errorf("%s", got)
 	}
 }
@@ -101,7 +101,7 @@ func TestTheImpliedProviderIsNotNamed(t *testing.T) {
   secret = null # sensitive
 }`
 	r := addr.Resource{Mode: addr.Managed, Type: "my_thing", Name: "a"}
-	if got := Resource(r, addr.LocalProvider{Name: "my"}, thing, v); got != want {
+	if got := Resource(r, Provider(r, addr.LocalProvider{Name: "my"}, addr.NoKey), thing, v); got != want {
 		t.Errorf("%s", got)
 	}
 }

@@ -1,0 +1,157 @@
+package estate
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/millipede-iac/millipede/coordinator/querying"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/internal/pattern"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// FoundFiles writes the configuration that imports the objects of a query: to one file, or to a file for each region
+// and type in a directory. The files appear when Close is called without errors before. Safe for concurrent use.
+type FoundFiles struct {
+	estate *Estate
+	name   string // as the user has given it
+	dir    bool
+
+	mu    sync.Mutex // guards the rest
+	taken map[addr.Resource]bool
+	next  map[string]int // the next number, by the beginning of the names
+	files map[string]*foundFile
+	err   error
+}
+
+// foundFile is a file that is being written, under another name.
+type foundFile struct {
+	name, partial string
+	file          *os.File
+	buffer        *bufio.Writer
+}
+
+// FoundFiles prepares to write configuration to a new file, or to new files in a directory if the name is that of a
+// directory or ends in a slash. The new resources get names that the configuration does not use.
+func (e *Estate) FoundFiles(name string) (*FoundFiles, diag.List) {
+	f := &FoundFiles{estate: e, name: name, taken: map[addr.Resource]bool{}, next: map[string]int{},
+		files: map[string]*foundFile{}}
+	info, err := os.Stat(e.path(name))
+	f.dir = err == nil && info.IsDir() || strings.HasSuffix(name, "/") || strings.HasSuffix(name, string(filepath.Separator))
+	if !f.dir {
+		return f, e.CanGenerate(name, plan.Normal)
+	}
+	if err := os.MkdirAll(e.path(name), 0o777); err != nil {
+		return f, diag.Errors("Failed to create the directory of generated files", err.Error()+".", nil)
+	}
+	return f, nil
+}
+
+// Avoid keeps the names of the resources of a module out of the generated blocks.
+func (f *FoundFiles) Avoid(m *config.Module) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for r := range m.Resources {
+		f.taken[r] = true
+	}
+}
+
+// Add writes the blocks for an object, and returns them. Errors are those of Close.
+func (f *FoundFiles) Add(l *querying.List, o *querying.Object) (resource, imports string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	resource, imports = l.Blocks(o, f.freeName(l))
+	if f.err == nil {
+		f.err = f.write(f.fileOf(l, o), resource, imports)
+	}
+	return resource, imports
+}
+
+var notInNames = pattern.Lazy(`[^0-9A-Za-z_-]+`)
+
+// freeName returns a name for a new resource: that of the list block with its key, and a number.
+func (f *FoundFiles) freeName(l *querying.List) addr.Resource {
+	stem := l.Addr.Resource.Name
+	if key := strings.Trim(l.Addr.Key.String(), `[]"`); key != "" {
+		stem += "_" + notInNames().ReplaceAllString(key, "_")
+	}
+	for {
+		r := addr.Resource{Mode: addr.Managed, Type: l.Type, Name: fmt.Sprintf("%s_%d", stem, f.next[l.Type+"."+stem])}
+		f.next[l.Type+"."+stem]++
+		if !f.taken[r] {
+			f.taken[r] = true
+			return r
+		}
+	}
+}
+
+// fileOf returns the name of the file for an object.
+func (f *FoundFiles) fileOf(l *querying.List, o *querying.Object) string {
+	if !f.dir {
+		return f.name
+	}
+	region := l.Region(o)
+	if region == "" {
+		region = "global"
+	}
+	return filepath.Join(f.name, notInNames().ReplaceAllString(region, "_")+"_"+l.Type+".tf")
+}
+
+func (f *FoundFiles) write(name, resource, imports string) error {
+	to := f.files[name]
+	if to == nil {
+		if _, err := os.Stat(f.estate.path(name)); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the file %s already exists, and generated configuration is written only to new files", name)
+		}
+		to = &foundFile{name: name, partial: f.estate.path(filepath.Join(filepath.Dir(name),
+			"."+filepath.Base(name)+".partial"))}
+		var err error
+		if to.file, err = os.OpenFile(to.partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666); err != nil {
+			return err
+		}
+		f.files[name], to.buffer = to, bufio.NewWriter(to.file)
+		fmt.Fprint(to.buffer, generatedHead) // a failure is reported by Flush
+	}
+	_, err := fmt.Fprintf(to.buffer, "\n%s\n%s\n\n%s\n", generatedMark, imports, resource)
+	return err
+}
+
+// Close closes the files. With keep they get their names, and the names are returned, sorted; otherwise they are
+// removed.
+func (f *FoundFiles) Close(keep bool) ([]string, diag.List) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err := f.err
+	var names []string
+	for _, to := range f.files {
+		err = errors.Join(err, to.buffer.Flush(), to.file.Close())
+		names = append(names, to.name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		partial := f.files[name].partial
+		if keep && err == nil {
+			err = os.Rename(partial, f.estate.path(name))
+			continue
+		}
+		if more := os.Remove(partial); err == nil {
+			err = more
+		}
+	}
+	if err != nil {
+		return nil, diag.Errors("Failed to write generated configuration", err.Error()+".", nil)
+	}
+	if !keep {
+		names = nil
+	}
+	return names, nil
+}

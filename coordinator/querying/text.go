@@ -1,0 +1,35 @@
+package querying
+
+import (
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/generate"
+)
+
+// Blocks returns the configuration that imports an object as the resource to: a resource block and an import block. The
+// object's value must be known.
+func (l *List) Blocks(o *Object, to addr.Resource) (resource, imports string) {
+	provider := generate.Provider(to, l.Local, l.Provider.Key)
+	v := o.Config
+	if v == cty.NilVal {
+		v, _ = o.Value.UnmarkDeep()
+	}
+	return generate.Resource(to, provider, l.Managed.Block, v), generate.Import(to, provider, o.Identity)
+}
+
+// Region returns the region of an object: as the object or its identity has it, or else as the provider is configured;
+// empty if neither has one.
+func (l *List) Region(o *Object) string {
+	if o.Value != cty.NilVal {
+		bare, _ := o.Value.UnmarkDeep()
+		if region := values.Region(bare); region != "" {
+			return region
+		}
+	}
+	if region := values.Region(o.Identity); region != "" {
+		return region
+	}
+	return l.ProviderRegion
+}
