@@ -2,6 +2,7 @@ package estate
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,7 +29,8 @@ type FoundFiles struct {
 
 	mu    sync.Mutex // guards the rest
 	taken map[addr.Resource]bool
-	next  map[string]int // the next number, by the beginning of the names
+	next  map[string]int    // the next number, by the beginning of the names
+	added map[[16]byte]bool // hashes of the objects: several lists may find one
 	files map[string]*foundFile
 	err   error
 }
@@ -44,7 +46,7 @@ type foundFile struct {
 // directory or ends in a slash. The new resources get names that the configuration does not use.
 func (e *Estate) FoundFiles(name string) (*FoundFiles, diag.List) {
 	f := &FoundFiles{estate: e, name: name, taken: map[addr.Resource]bool{}, next: map[string]int{},
-		files: map[string]*foundFile{}}
+		files: map[string]*foundFile{}, added: map[[16]byte]bool{}}
 	info, err := os.Stat(e.path(name))
 	f.dir = err == nil && info.IsDir() || strings.HasSuffix(name, "/") || strings.HasSuffix(name, string(filepath.Separator))
 	if !f.dir {
@@ -65,10 +67,16 @@ func (f *FoundFiles) Avoid(m *config.Module) {
 	}
 }
 
-// Add writes the blocks for an object, and returns them. Errors are those of Close.
+// Add writes the blocks for an object, and returns them; they are empty for an object that another list has found
+// before. Errors are those of Close.
 func (f *FoundFiles) Add(l *querying.List, o *querying.Object) (resource, imports string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	sum := sha256.Sum256([]byte(l.Provider.Provider.String() + " " + l.Type + " " + l.Key(o)))
+	if f.added[[16]byte(sum[:16])] {
+		return "", ""
+	}
+	f.added[[16]byte(sum[:16])] = true
 	resource, imports = l.Blocks(o, f.freeName(l))
 	if f.err == nil {
 		f.err = f.write(f.fileOf(l, o), resource, imports)

@@ -19,6 +19,9 @@ func (l *List) Blocks(o *Object, to addr.Resource) (resource, imports string) {
 	return generate.Resource(to, provider, l.Managed.Block, v), generate.Import(to, provider, o.Identity)
 }
 
+// Key returns a text that identifies an object among all of its type.
+func (l *List) Key(o *Object) string { return identityKey(o.Identity, l.Managed.Identity) }
+
 // Region returns the region of an object: as the object or its identity has it, or else as the provider is configured;
 // empty if neither has one.
 func (l *List) Region(o *Object) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
 	"github.com/hashicorp/terraform-plugin-framework/function"
+	"github.com/hashicorp/terraform-plugin-framework/list"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/provider/metaschema"
@@ -158,7 +159,7 @@ func (f *Fleet) Configure(ctx context.Context, req provider.ConfigureRequest, re
 	if err != nil {
 		resp.Diagnostics.AddError("Configuring failed", err.Error())
 	}
-	resp.ResourceData, resp.DataSourceData, resp.EphemeralResourceData = s, s, s
+	resp.ResourceData, resp.DataSourceData, resp.EphemeralResourceData, resp.ListResourceData = s, s, s, s
 }
 
 // Resources lists the resource types.
@@ -168,6 +169,11 @@ func (f *Fleet) Resources(context.Context) []func() resource.Resource {
 		all = append(all, newNested)
 	}
 	return all
+}
+
+// ListResources lists the resource types that can be listed.
+func (f *Fleet) ListResources(context.Context) []func() list.ListResource {
+	return []func() list.ListResource{newIdentityList}
 }
 
 // DataSources lists the data sources.

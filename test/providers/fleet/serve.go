@@ -37,24 +37,38 @@ func Serve5(name string, env act.Env) error {
 
 // Server6 returns the provider as a server of protocol 6.
 func (f *Fleet) Server6() tfprotov6.ProviderServer {
-	return &server6{ProviderServer: providerserver.NewProtocol6(f)(), stage: f.before}
+	return &server6{framework6: providerserver.NewProtocol6(f)().(framework6), stage: f.before}
 }
 
 // Server5 returns the provider as a server of protocol 5.
 func (f *Fleet) Server5() tfprotov5.ProviderServer {
-	return &server5{ProviderServer: providerserver.NewProtocol5(f)(), stage: f.before}
+	return &server5{framework5: providerserver.NewProtocol5(f)().(framework5), stage: f.before}
 }
+
+// framework6 and framework5 are all calls that servers of the framework answer.
+type (
+	framework6 interface {
+		tfprotov6.ProviderServer
+		tfprotov6.ListResourceServer
+		tfprotov6.ActionServer
+	}
+	framework5 interface {
+		tfprotov5.ProviderServer
+		tfprotov5.ListResourceServer
+		tfprotov5.ActionServer
+	}
+)
 
 // server6 records that the provider was asked to stop, which the framework does not report.
 type server6 struct {
-	tfprotov6.ProviderServer
+	framework6
 	stage *act.Stage
 }
 
 func (s *server6) StopProvider(ctx context.Context, req *tfprotov6.StopProviderRequest) (
 	resp *tfprotov6.StopProviderResponse, err error) {
 	recorded := s.stage.Do(ctx, record.Entry{Op: record.Stop}, act.Script{}, func(*record.Entry) error {
-		resp, err = s.ProviderServer.StopProvider(ctx, req)
+		resp, err = s.framework6.StopProvider(ctx, req)
 		return err
 	})
 	return resp, recorded
@@ -62,14 +76,14 @@ func (s *server6) StopProvider(ctx context.Context, req *tfprotov6.StopProviderR
 
 // server5 is server6 for protocol 5.
 type server5 struct {
-	tfprotov5.ProviderServer
+	framework5
 	stage *act.Stage
 }
 
 func (s *server5) StopProvider(ctx context.Context, req *tfprotov5.StopProviderRequest) (
 	resp *tfprotov5.StopProviderResponse, err error) {
 	recorded := s.stage.Do(ctx, record.Entry{Op: record.Stop}, act.Script{}, func(*record.Entry) error {
-		resp, err = s.ProviderServer.StopProvider(ctx, req)
+		resp, err = s.framework5.StopProvider(ctx, req)
 		return err
 	})
 	return resp, recorded

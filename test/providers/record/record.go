@@ -8,7 +8,7 @@
 //	pid       the provider's process
 //	call      a number that is unique in that process; it ties a start to its end
 //	op        create, read, update, delete, plan, import, move, upgrade, open, renew, close, configure,
-//	          function, lookup, stop
+//	          function, lookup, stop, list, list_one
 //	phase     start, end or error
 //	provider  fleet, fleet5, legacy or unruly
 //	type      the resource type, data source type or function; none for configure and stop
@@ -55,6 +55,8 @@ const (
 	Function  Op = "function"
 	Lookup    Op = "lookup"
 	Stop      Op = "stop"
+	List      Op = "list"
+	ListOne   Op = "list_one" // an object of a list
 )
 
 // Phase is a moment of a call.
