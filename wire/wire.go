@@ -311,8 +311,8 @@ type Caller interface {
 	Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context, data []byte) []byte) error
 }
 
-// Parts carries an answer that comes in parts: for a call of the fast lane whose answer is too large for one message, or
-// should be seen before it is complete. None of it is durable.
+// Parts carries an answer that comes in parts: for a call of the fast lane whose answer is too large for one message,
+// or should be seen before it is complete. None of it is durable.
 type Parts interface {
 	// TakeParts calls take for the parts that workers of the pool send to an address, one at a time, until stop is called;
 	// stop waits for take. The address is a name that is used for one call only. A part is confirmed when take returns,

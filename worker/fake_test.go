@@ -70,6 +70,9 @@ type cloud struct {
 	onApply func(context.Context, provider.ApplyRequest) (provider.ApplyResponse, diag.List)
 	onPlan  func(context.Context)
 	acquire diag.List
+	// onList is called, if it is not nil, before an object is listed; listedSize is the length of their names.
+	onList     func(ctx context.Context, i int) error
+	listedSize int
 }
 
 func block() *schema.Block {
@@ -87,8 +90,11 @@ func (c *cloud) Release() {
 
 func (c *cloud) Schemas(context.Context) (*provider.Schemas, diag.List) {
 	return &provider.Schemas{
-		Provider:  schema.Schema{Block: block()},
-		Managed:   map[string]schema.Schema{"test_thing": {Block: block()}},
+		Provider: schema.Schema{Block: block()},
+		Managed:  map[string]schema.Schema{"test_thing": {Block: block()}, "test_listed": {Block: block()}},
+		Lists:    map[string]schema.Schema{"test_listed": {Block: &schema.Block{}}},
+		Identities: map[string]schema.Identity{"test_listed": {Body: &schema.Object{Nesting: schema.NestingSingle,
+			Attributes: map[string]*schema.Attribute{"name": {Type: cty.String, Required: true}}}}},
 		Ephemeral: map[string]schema.Schema{"test_secret": {Block: block()}},
 	}, nil
 }

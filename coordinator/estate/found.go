@@ -48,7 +48,8 @@ func (e *Estate) FoundFiles(name string) (*FoundFiles, diag.List) {
 	f := &FoundFiles{estate: e, name: name, taken: map[addr.Resource]bool{}, next: map[string]int{},
 		files: map[string]*foundFile{}, added: map[[16]byte]bool{}}
 	info, err := os.Stat(e.path(name))
-	f.dir = err == nil && info.IsDir() || strings.HasSuffix(name, "/") || strings.HasSuffix(name, string(filepath.Separator))
+	f.dir = err == nil && info.IsDir() || strings.HasSuffix(name, "/") ||
+		strings.HasSuffix(name, string(filepath.Separator))
 	if !f.dir {
 		return f, e.CanGenerate(name, plan.Normal)
 	}

@@ -44,8 +44,8 @@ func (r *Operation) Generate(ctx context.Context, name string, targets, excludes
 	return generated, diags.Append(more)
 }
 
-// generatedMark is the comment before each generated block, by which programs find it. generatedHead is the beginning of
-// a file of such blocks.
+// generatedMark is the comment before each generated block, by which programs find it. generatedHead is the beginning
+// of a file of such blocks.
 const (
 	generatedMark = "# __generated__ by OpenTofu"
 	generatedHead = generatedMark + "\n# Look these resources through, and move them to where they belong.\n"

@@ -34,6 +34,9 @@ type cloud struct {
 	// changed.
 	onApply func(what string) error
 
+	// lists has objects of the type fake_listed, if it is not nil.
+	lists *catalogue
+
 	// warns makes the validation of a note that is "strange" warn.
 	warns bool
 
@@ -93,6 +96,9 @@ var cloudSchemas = &provider.Schemas{
 func (c *cloud) Schemas(context.Context) (*provider.Schemas, diag.List) {
 	if c.onSchemas != nil {
 		c.onSchemas()
+	}
+	if c.lists != nil {
+		return c.lists.with(cloudSchemas), nil
 	}
 	if !c.takesMeta {
 		return cloudSchemas, nil

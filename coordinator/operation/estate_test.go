@@ -42,12 +42,19 @@ type estate struct {
 	session operation.Session
 	// stop and leave end the current operation of the session; see interrupt.
 	stop, leave context.CancelCauseFunc
+	// faults, if it is not nil, returns the faults of the transport. It is set before the operation.
+	faults func(mem.Op) mem.Fault
 }
 
 func newEstate(t *testing.T) *estate {
 	t.Helper()
 	e := &estate{t: t, cloud: newCloud(), store: statemem.New(statemem.Options{})}
-	system := mem.New(mem.Options{})
+	system := mem.New(mem.Options{Fault: func(op mem.Op) mem.Fault {
+		if e.faults == nil {
+			return mem.Fault{}
+		}
+		return e.faults(op)
+	}})
 	e.system = system
 	startWorker(t, system.Connect("worker"), e.cloud, operation.DefaultPool)
 	conn := system.Connect("coordinator")

@@ -34,8 +34,8 @@ func Plainly(t *testing.T, body func(t *testing.T)) { body(t) }
 
 // Run runs the suite. start creates a new, empty system for each test.
 func Run(t *testing.T, in In, start func(t *testing.T) *System) {
-	for _, group := range [][]test{queueTests, handTests, claimTests, semaphoreTests, abandonedTests, keepTests, callTests, partTests,
-		presenceTests, traceTests} {
+	for _, group := range [][]test{queueTests, handTests, claimTests, semaphoreTests, abandonedTests, keepTests, callTests,
+		partTests, presenceTests, traceTests} {
 		for _, tt := range group {
 			t.Run(tt.claim, func(t *testing.T) {
 				in(t, func(t *testing.T) {
