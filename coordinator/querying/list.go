@@ -1,6 +1,7 @@
 package querying
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 
@@ -40,7 +41,7 @@ func (q *Querier) prepareList(l *listing) program.Step {
 		return program.Step{Diags: inConfig(l.resource, diags)}
 	}
 	l.in, l.Provider, l.Input = in, in.Provider, in.Config
-	l.ProviderRegion = in.Place.ProviderRegion
+	l.Place = cmp.Or(in.Place.Region, in.Place.ProviderRegion)
 	var more diag.List
 	l.options, more = l.resource.ListOptions(in.Rep)
 	l.Limit = l.options.Limit

@@ -43,8 +43,8 @@ type List struct {
 	// Local is the name of the provider configuration in the block; Provider is the instance that it means.
 	Local    addr.LocalProvider
 	Provider addr.ProviderInstance
-	// ProviderRegion is the region in the configuration of the provider; empty if there is none.
-	ProviderRegion string
+	// Place is the region that the config block names, or else the configuration of the provider; empty if neither does.
+	Place string
 	// Input is the evaluated config block, with sensitive parts marked.
 	Input cty.Value
 	// Managed has the schemas of the listed objects.

@@ -22,8 +22,8 @@ func (l *List) Blocks(o *Object, to addr.Resource) (resource, imports string) {
 // Key returns a text that identifies an object among all of its type.
 func (l *List) Key(o *Object) string { return identityKey(o.Identity, l.Managed.Identity) }
 
-// Region returns the region of an object: as the object or its identity has it, or else as the provider is configured;
-// empty if neither has one.
+// Region returns the region of an object: as the object or its identity has it, or else as the list block or its
+// provider says; empty if none of them has one.
 func (l *List) Region(o *Object) string {
 	if o.Value != cty.NilVal {
 		bare, _ := o.Value.UnmarkDeep()
@@ -34,5 +34,5 @@ func (l *List) Region(o *Object) string {
 	if region := values.Region(o.Identity); region != "" {
 		return region
 	}
-	return l.ProviderRegion
+	return l.Place
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/millipede-iac/millipede/test/providers/record"
 )
 
-// typeName is the only resource type.
+// typeName is the resource type without identities, and that of all objects in the cloud.
 const typeName = "bulk_item"
 
 // Serve serves the provider over plugin protocol 6 until its client goes.
@@ -78,16 +78,18 @@ func durations() []*tfprotov6.SchemaAttribute {
 // GetMetadata names the resource type.
 func (s *server) GetMetadata(context.Context, *tfprotov6.GetMetadataRequest) (*tfprotov6.GetMetadataResponse, error) {
 	return &tfprotov6.GetMetadataResponse{ServerCapabilities: capabilities(),
-		Resources: []tfprotov6.ResourceMetadata{{TypeName: typeName}}}, nil
+		Resources:     []tfprotov6.ResourceMetadata{{TypeName: typeName}, {TypeName: listedName}},
+		ListResources: []tfprotov6.ListResourceMetadata{{TypeName: listedName}}}, nil
 }
 
 // GetProviderSchema describes the resource type. The provider has no configuration.
 func (s *server) GetProviderSchema(context.Context, *tfprotov6.GetProviderSchemaRequest) (
 	*tfprotov6.GetProviderSchemaResponse, error) {
 	return &tfprotov6.GetProviderSchemaResponse{
-		ServerCapabilities: capabilities(),
-		Provider:           &tfprotov6.Schema{Block: &tfprotov6.SchemaBlock{}},
-		ResourceSchemas:    map[string]*tfprotov6.Schema{typeName: item},
+		ServerCapabilities:  capabilities(),
+		Provider:            &tfprotov6.Schema{Block: &tfprotov6.SchemaBlock{}},
+		ResourceSchemas:     map[string]*tfprotov6.Schema{typeName: item, listedName: item},
+		ListResourceSchemas: map[string]*tfprotov6.Schema{listedName: listConfig},
 	}, nil
 }
 
@@ -183,6 +185,9 @@ func (s *server) ApplyResourceChange(ctx context.Context, req *tfprotov6.ApplyRe
 			return err
 		}
 		e.ID = o.text("id")
+		if resp.NewIdentity, err = identityOf(req.TypeName, e.ID); err != nil {
+			return err
+		}
 		resp.NewState, err = o.encode()
 		return err
 	})
@@ -225,6 +230,9 @@ func (s *server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceRe
 		if err == nil {
 			resp.NewState, err = now.encode()
 		}
+		if err == nil {
+			resp.NewIdentity, err = identityOf(req.TypeName, now.text("id"))
+		}
 		return err
 	})
 	resp.Diagnostics = failed(record.Read, err)
@@ -235,9 +243,13 @@ func (s *server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceRe
 func (s *server) ImportResourceState(ctx context.Context, req *tfprotov6.ImportResourceStateRequest) (
 	*tfprotov6.ImportResourceStateResponse, error) {
 	resp := &tfprotov6.ImportResourceStateResponse{}
-	err := s.stage.Do(ctx, record.Entry{Op: record.Import, Type: typeName, ID: req.ID}, act.Script{},
+	id, err := importedID(req)
+	if err != nil {
+		return nil, err
+	}
+	err = s.stage.Do(ctx, record.Entry{Op: record.Import, Type: req.TypeName, ID: id}, act.Script{},
 		func(e *record.Entry) error {
-			found, err := s.stage.Cloud.Get(typeName, req.ID)
+			found, err := s.stage.Cloud.Get(typeName, id)
 			if err != nil {
 				return err
 			}
@@ -247,7 +259,12 @@ func (s *server) ImportResourceState(ctx context.Context, req *tfprotov6.ImportR
 				empty[a.Name] = tftypes.NewValue(a.Type, nil)
 			}
 			state, err := empty.with(found).encode()
-			resp.ImportedResources = []*tfprotov6.ImportedResource{{TypeName: typeName, State: state}}
+			if err != nil {
+				return err
+			}
+			identity, err := identityOf(req.TypeName, found.ID)
+			resp.ImportedResources = []*tfprotov6.ImportedResource{{TypeName: req.TypeName, State: state,
+				Identity: identity}}
 			return err
 		})
 	resp.Diagnostics = failed(record.Import, err)

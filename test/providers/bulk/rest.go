@@ -10,12 +10,6 @@ import (
 // refused has the calls that nothing in the schema leads to, and those that have nothing to do.
 type refused struct{}
 
-// GetResourceIdentitySchemas returns none.
-func (refused) GetResourceIdentitySchemas(context.Context, *tfprotov6.GetResourceIdentitySchemasRequest) (
-	*tfprotov6.GetResourceIdentitySchemasResponse, error) {
-	return &tfprotov6.GetResourceIdentitySchemasResponse{}, nil
-}
-
 // ConfigureProvider has nothing to configure.
 func (refused) ConfigureProvider(context.Context, *tfprotov6.ConfigureProviderRequest) (
 	*tfprotov6.ConfigureProviderResponse, error) {
@@ -38,12 +32,6 @@ func (refused) ValidateProviderConfig(_ context.Context, req *tfprotov6.Validate
 func (refused) MoveResourceState(context.Context, *tfprotov6.MoveResourceStateRequest) (
 	*tfprotov6.MoveResourceStateResponse, error) {
 	return nil, errors.New("no objects of other types become objects of this one")
-}
-
-// UpgradeResourceIdentity is refused.
-func (refused) UpgradeResourceIdentity(context.Context, *tfprotov6.UpgradeResourceIdentityRequest) (
-	*tfprotov6.UpgradeResourceIdentityResponse, error) {
-	return nil, errors.New("no resource type has an identity")
 }
 
 // GenerateResourceConfig is refused.

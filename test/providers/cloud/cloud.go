@@ -2,7 +2,7 @@
 //
 // The file of an object is DIR/TYPE/ID.json, its form is Object. Tests may look into the directory, edit files (drift)
 // and remove them (deletion out of band) at any time: providers read an object anew each time. All operations but
-// ByName and All take the same time however many objects there are, and any number of processes may share a cloud. Two
+// ByName, IDs and All take the same time however many objects there are, and any number of processes may share a cloud. Two
 // updates of one object at one time are the caller's mistake: one of them is lost.
 package cloud
 
@@ -151,6 +151,25 @@ func (c *Cloud) ByName(typeName, name string) ([]Object, error) {
 		}
 	}
 	return named, err
+}
+
+// IDs returns the IDs of a type's objects whose names begin with a text, in order. It reads none of the objects.
+func (c *Cloud) IDs(typeName, prefix string) ([]string, error) {
+	if c.Forgets() {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(filepath.Join(c.dir, typeName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing the cloud: %w", err)
+	}
+	var ids []string
+	for _, entry := range entries {
+		id, err := url.PathUnescape(strings.TrimSuffix(entry.Name(), ".json"))
+		if err == nil && !strings.HasPrefix(id, ".") && strings.HasPrefix(id, prefix) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
 }
 
 // All returns the objects of a type in the order of their ids.
