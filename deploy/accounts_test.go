@@ -397,3 +397,30 @@ func TestAnObserverSeesWhoAndHowMuchAndChangesNothing(t *testing.T) {
 	}
 	g.no(permit.Release(ctx))
 }
+
+// A part of an answer passes through the service that a pool imports for events, and so does its confirmation.
+func TestAWorkerOfAPoolSendsPartsOfAnAnswerForItsPoolAlone(t *testing.T) {
+	g := start(t)
+	ctx, worker := t.Context(), g.connect("worker-eu")
+	var got []string
+	stop, err := g.coordinator.TakeParts(ctx, "eu", "list-1", func(data []byte) { got = append(got, string(data)) })
+	g.no(err)
+	for _, part := range []string{"one", "two"} {
+		g.no(worker.SendPart(ctx, "eu", "list-1", []byte(part)))
+	}
+	if stop(); strings.Join(got, " ") != "one two" {
+		t.Errorf("got %v", got)
+	}
+	if err := worker.SendPart(ctx, "eu", "list-1", nil); !errors.Is(err, wire.ErrNotFound) {
+		t.Errorf("to an address that nobody has: %v", err)
+	}
+
+	stop, err = g.coordinator.TakeParts(ctx, "us", "list-2", func([]byte) { t.Error("a worker sent for another pool") })
+	g.no(err)
+	short, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := worker.SendPart(short, "us", "list-2", []byte("x")); err == nil {
+		t.Error("it was confirmed")
+	}
+	stop()
+}

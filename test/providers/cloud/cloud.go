@@ -2,8 +2,8 @@
 //
 // The file of an object is DIR/TYPE/ID.json, its form is Object. Tests may look into the directory, edit files (drift)
 // and remove them (deletion out of band) at any time: providers read an object anew each time. All operations but
-// ByName, IDs and All take the same time however many objects there are, and any number of processes may share a cloud. Two
-// updates of one object at one time are the caller's mistake: one of them is lost.
+// ByName, IDs and All take the same time however many objects there are, and any number of processes may share a cloud.
+// Two updates of one object at one time are the caller's mistake: one of them is lost.
 package cloud
 
 import (
