@@ -49,7 +49,9 @@ type Schemas struct {
 	Data         map[string]schema.Schema
 	Ephemeral    map[string]schema.Schema
 	// Lists are the arguments of list blocks, by the type of the managed resources that they list.
-	Lists        map[string]schema.Schema
+	Lists map[string]schema.Schema
+	// Actions are the arguments of actions. No action is invoked: the schemas are only shown.
+	Actions      map[string]schema.Schema
 	Identities   map[string]schema.Identity
 	Functions    map[string]Function
 	Capabilities Capabilities

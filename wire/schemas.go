@@ -45,7 +45,7 @@ const (
 func EncodeSchemas(s *provider.Schemas) []byte {
 	return coding.EncodeWith(func(enc *msgpack.Encoder) error {
 		w := schemaWriter{enc: enc}
-		w.array(11)
+		w.array(12)
 		w.int(schemasFormat)
 		w.int(int64(s.ProtocolVersion))
 		w.int(flags(
@@ -61,6 +61,7 @@ func EncodeSchemas(s *provider.Schemas) []byte {
 		writeMap(&w, s.Identities, w.identity)
 		writeMap(&w, s.Functions, w.function)
 		writeMap(&w, s.Lists, w.schema)
+		writeMap(&w, s.Actions, w.schema)
 		return w.err
 	})
 }

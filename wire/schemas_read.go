@@ -64,6 +64,7 @@ func (r *schemaReader) schemas(s *provider.Schemas) {
 	s.Identities = readMap(r, r.identity)
 	s.Functions = readMap(r, r.function)
 	s.Lists = readMap(r, r.schema)
+	s.Actions = readMap(r, r.schema)
 }
 
 // more reports whether another element may be read, and counts it.

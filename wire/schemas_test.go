@@ -51,6 +51,8 @@ func everything() *provider.Schemas {
 		Managed:      map[string]schema.Schema{"a": {Version: 3, Block: block}, "b": {Block: &schema.Block{}}},
 		Data:         map[string]schema.Schema{"a": {Block: block}},
 		Ephemeral:    map[string]schema.Schema{"e": {Block: &schema.Block{Ephemeral: true}}},
+		Lists:        map[string]schema.Schema{"l": {Version: 2, Block: &schema.Block{Description: "a list"}}},
+		Actions:      map[string]schema.Schema{"a": {Block: &schema.Block{Description: "an action"}}},
 		Identities: map[string]schema.Identity{"a": {Version: 2, Body: &schema.Object{Nesting: schema.NestingSingle,
 			Attributes: map[string]*schema.Attribute{"arn": {Type: cty.String, Required: true}}}}},
 		Functions: map[string]provider.Function{"f": {

@@ -125,11 +125,11 @@ func TestSchemasMayHaveAnotherNumberOfFields(t *testing.T) {
 		t.Errorf("with another field at each end they are read as\n%+v, %v\ninstead of\n%+v", got, err, want)
 	}
 	without := *want
-	without.Lists = nil
+	without.Actions = nil
 	fields := whole.([]any)
 	got, err = wire.DecodeSchemas(positional(t, fields[:len(fields)-1]))
 	if err != nil || !reflect.DeepEqual(got, &without) {
-		t.Errorf("without lists they are read as\n%+v, %v\ninstead of\n%+v", got, err, without)
+		t.Errorf("without actions they are read as\n%+v, %v\ninstead of\n%+v", got, err, without)
 	}
 	var none provider.Schemas
 	if got, err := wire.DecodeSchemas(positional(t, []any{1})); err != nil || !reflect.DeepEqual(*got, none) {

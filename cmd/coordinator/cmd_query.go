@@ -136,8 +136,8 @@ func (v *queryView) end(ok bool) diag.List {
 	}
 	names, diags := v.files.Close(ok)
 	if len(names) > 0 {
-		text := "Configuration was written to " + strings.Join(names, ", ") + ". Review it: secret values are left out, and " +
-			"the blocks do not refer to other resources. An apply imports the objects."
+		text := "Configuration was written to " + strings.Join(names, ", ") + ". Review it: secret values are left out, " +
+			"and the blocks do not refer to other resources. An apply imports the objects."
 		v.Print("\n" + text + "\n")
 		if v.Stream != nil {
 			v.Stream.Log(text)

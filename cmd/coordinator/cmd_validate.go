@@ -59,6 +59,10 @@ func runValidate(ctx context.Context, a *app, args []string) int {
 		diags = diags.Append(diag.New(diag.Error, "Too many command line arguments",
 			fmt.Sprintf("The validate command takes one directory, and got %d arguments.", f.NArg()), nil))
 	}
+	if *query && !wd.HasQueries() {
+		diags = diags.Append(diag.New(diag.Warning, "No query files", "The option -query has no effect: the directory has "+
+			"no file with a name that ends in .tfquery.hcl, .tofuquery.hcl, .tfquery.json or .tofuquery.json.", nil))
+	}
 	if !diags.HasErrors() {
 		diags = diags.Append(wd.Load())
 	}

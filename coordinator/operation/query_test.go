@@ -186,7 +186,8 @@ func TestAListOfManyPagesArrivesWholeAndInOrder(t *testing.T) {
 	}
 }
 
-// The answer to a call was lost, so the call was repeated, and listed from the beginning; and pages were delivered twice.
+// The answer to a call was lost, so the call was repeated, and listed from the beginning; and pages were delivered
+// twice.
 func TestAnObjectIsFoundOnceHoweverOftenItArrives(t *testing.T) {
 	e := newCatalogue(t, 1200, allListed)
 	var mu sync.Mutex

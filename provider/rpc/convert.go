@@ -51,6 +51,7 @@ func (c *converter) schemas(from *tfplugin6.GetProviderSchema_Response,
 		Data:         make(map[string]schema.Schema, len(from.DataSourceSchemas)),
 		Ephemeral:    make(map[string]schema.Schema, len(from.EphemeralResourceSchemas)),
 		Lists:        make(map[string]schema.Schema, len(from.ListResourceSchemas)),
+		Actions:      make(map[string]schema.Schema, len(from.ActionSchemas)),
 		Identities:   make(map[string]schema.Identity, len(identities)),
 		Functions:    make(map[string]provider.Function, len(from.Functions)),
 		Capabilities: capabilities(from.ServerCapabilities),
@@ -87,6 +88,12 @@ func (c *converter) schemas(from *tfplugin6.GetProviderSchema_Response,
 	for _, name := range sortedKeys(from.ListResourceSchemas) {
 		c.begin(fmt.Sprintf("the list of resource type %q", name))
 		to.Lists[name] = c.schema(from.ListResourceSchemas[name])
+	}
+	for _, name := range sortedKeys(from.ActionSchemas) {
+		c.begin(fmt.Sprintf("action %q", name))
+		if s := from.ActionSchemas[name].GetSchema(); s != nil {
+			to.Actions[name] = c.schema(s)
+		}
 	}
 	for _, name := range sortedKeys(from.Functions) {
 		c.begin(fmt.Sprintf("function %q", name))

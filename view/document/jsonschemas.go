@@ -15,6 +15,8 @@ type jsonProvider struct {
 	Managed    map[string]*jsonSchema         `json:"resource_schemas,omitempty"`
 	Data       map[string]*jsonSchema         `json:"data_source_schemas,omitempty"`
 	Ephemeral  map[string]*jsonSchema         `json:"ephemeral_resource_schemas,omitempty"`
+	Lists      map[string]*jsonSchema         `json:"list_resource_schemas,omitempty"`
+	Actions    map[string]jsonAction          `json:"action_schemas,omitempty"`
 	Functions  map[string]jsonFunction        `json:"functions,omitempty"`
 	Identities map[string]*jsonIdentitySchema `json:"resource_identity_schemas,omitempty"`
 }
@@ -22,6 +24,11 @@ type jsonProvider struct {
 type jsonSchema struct {
 	Version int64      `json:"version"`
 	Block   *jsonBlock `json:"block,omitempty"`
+}
+
+// jsonAction is the schema of an action, which has no version.
+type jsonAction struct {
+	Block *jsonBlock `json:"block,omitempty"`
 }
 
 type jsonBlock struct {
@@ -105,8 +112,11 @@ func ProviderSchemasJSON(all map[addr.Provider]*provider.Schemas) ([]byte, error
 func providerForm(s *provider.Schemas) jsonProvider {
 	out := jsonProvider{
 		Provider: schemaForm(s.Provider), Managed: schemaForms(s.Managed), Data: schemaForms(s.Data),
-		Ephemeral: schemaForms(s.Ephemeral),
+		Ephemeral: schemaForms(s.Ephemeral), Lists: schemaForms(s.Lists), Actions: map[string]jsonAction{},
 		Functions: make(map[string]jsonFunction, len(s.Functions)), Identities: map[string]*jsonIdentitySchema{},
+	}
+	for name, a := range s.Actions {
+		out.Actions[name] = jsonAction{schemaForm(a).Block}
 	}
 	for name, f := range s.Functions {
 		out.Functions[name] = functionFormOf(f)

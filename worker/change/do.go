@@ -49,7 +49,7 @@ func Schemas(h Host, t *wire.SchemaTask) *wire.SchemaResult {
 		part.Managed = chosen(h.Schemas.Managed, t.Managed)
 		part.Data = chosen(h.Schemas.Data, t.Data)
 		part.Ephemeral = chosen(h.Schemas.Ephemeral, t.Ephemeral)
-		part.Lists = chosen(h.Schemas.Lists, t.Lists)
+		part.Lists, part.Actions = chosen(h.Schemas.Lists, t.Lists), nil
 		part.Identities = chosen(h.Schemas.Identities, t.Managed)
 	}
 	return &wire.SchemaResult{

@@ -94,6 +94,12 @@ list "fleet_identity" "all" {
 
 	tf, err = tfexec.NewTerraform(dir, binary)
 	must(t, err)
+	schemas, err := tf.ProvidersSchema(ctx)
+	must(t, err)
+	if l := schemas.Schemas["registry.opentofu.org/millipede/fleet"].ListResourceSchemas["fleet_identity"]; l == nil ||
+		l.Block.Attributes["region"] == nil {
+		t.Errorf("the schema of the list is %+v", l)
+	}
 	must(t, tf.Apply(ctx))
 	if changes, err := tf.Plan(ctx); err != nil || changes {
 		t.Errorf("after the import there is something to do, or %v", err)
