@@ -239,13 +239,15 @@ func (x *executor) call(a loop.Call) {
 	x.mu.Lock()
 	x.called[a.Pool] = true
 	x.mu.Unlock()
-	sent, list, err := x.takePages(a)
+	list, err := x.takePages(a)
 	if err != nil {
 		x.inbox.put(loop.CallFailed{Vertex: a.Vertex, Err: err})
 		return
 	}
+	sent := a.Task
 	if list != nil {
-		defer list.stop()
+		defer list.Stop()
+		sent = list.For(sent)
 	}
 	var data, answer []byte
 	task, err := x.withEnvironment(sent, a.Pool)
@@ -273,8 +275,8 @@ func (x *executor) call(a loop.Call) {
 		if err == nil && result.NotStarted {
 			err = wire.ErrLostCall // the worker is stopping; another one may take the task
 		}
-		if err == nil {
-			err = list.end(result)
+		if err == nil && list != nil {
+			err = list.End(result)
 		}
 		if err != nil {
 			x.inbox.put(loop.CallFailed{Vertex: a.Vertex, Err: err})

@@ -7,19 +7,24 @@ import (
 
 	"github.com/millipede-iac/millipede/cmd/internal/running"
 	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/view"
 )
 
 const resolveUsage = `
 Usage: coordinator [global options] runs resolve ADDRESS -created=ID
        coordinator [global options] runs resolve ADDRESS... -not-created
+       coordinator [global options] runs resolve ADDRESS... -find
 
   Records the outcome of operations in doubt. If their run is resumed, it continues after the operations, or starts them
   again. If a service executes the runs of this directory, the service records it.
 
 Options:
   -created=ID           The object with this ID exists: it is read and stored in the state.
+  -find                 Record nothing: show the objects that creations in doubt may have made, with what was sent. The
+                        provider must be able to list the resource type.
   -not-created          There is no object; or an update changed nothing. After a deletion, both options have the
                         object read.
 ` + lockHelp + textHelp
@@ -32,6 +37,7 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 	shown.RegisterText(f)
 	created := f.String("created", "", "")
 	notCreated := f.Bool("not-created", false, "")
+	find := f.Bool("find", false, "")
 	var names []string
 	for len(args) > 0 && args[0] != "" && args[0][0] != '-' { // addresses may come first
 		names, args = append(names, args[0]), args[1:]
@@ -42,9 +48,9 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 	u := running.On(a.TextScreen(shown), running.Kind{})
 	all, diags := instances(append(names, f.Args()...))
 	switch {
-	case (*created == "") == !*notCreated:
+	case !onlyOne(*created != "", *notCreated, *find):
 		diags = diags.Append(diag.New(diag.Error, "Missing outcome of the operation", "Give either -created=ID "+
-			"or -not-created.", nil))
+			"or -not-created, or -find to look for the object.", nil))
 	case *created != "" && len(all) > 1:
 		diags = diags.Append(diag.New(diag.Error, "Several objects with one ID", "With -created=ID, name one operation "+
 			"in doubt.", nil))
@@ -59,6 +65,11 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 		}
 	}
 	elsewhere := func(d *estate.Delegated) int {
+		if *find {
+			u.Diagnostics(diag.Errors("Objects cannot be looked for at a service", fmt.Sprintf("The service %s executes the "+
+				"runs of this directory, and does not list objects.", d.Host), nil))
+			return 1
+		}
 		var names []string
 		for _, at := range all {
 			names = append(names, at.String())
@@ -74,6 +85,9 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 	return running.Operate(ctx, a.App, u, estate.OperationOptions{Name: "apply", State: sf.StateOptions, LockAs: "resolve",
 		Settles: true}, elsewhere, func(r *running.Run) int {
 		prior := r.Prior
+		if *find {
+			return findCandidates(ctx, r, all)
+		}
 		for _, at := range all {
 			tx, diags := r.Engine.Resolve(ctx, prior, at, *created, r.State.Who())
 			if len(tx.Changes) > 0 {
@@ -87,6 +101,33 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 		}
 		return 0
 	})
+}
+
+// findCandidates shows what creations in doubt may have made.
+func findCandidates(ctx context.Context, r *running.Run, all []addr.Instance) int {
+	for _, at := range all {
+		found, diags := operation.Do(ctx, r.Engine.Session, "resolve",
+			func(ctx context.Context, s *operation.Session) ([]operation.Candidate, diag.List) {
+				return s.Candidates(ctx, r.Prior, at)
+			})
+		r.UI.Diagnostics(diags)
+		if diags.HasErrors() {
+			return 1
+		}
+		r.UI.Print(view.CandidatesText(at, found, r.UI.Options()))
+	}
+	return 0
+}
+
+// onlyOne reports whether exactly one of the options was given.
+func onlyOne(options ...bool) bool {
+	n := 0
+	for _, given := range options {
+		if given {
+			n++
+		}
+	}
+	return n == 1
 }
 
 // instances reads the addresses of instances. There must be one.

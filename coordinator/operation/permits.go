@@ -27,6 +27,12 @@ const releaseTimeout = 5 * time.Second
 // object that waits for a permit may expire.
 func (s *Session) request(ctx context.Context, pools []string, place program.Placement, task *wire.Task) (
 	*wire.Result, diag.List) {
+	return s.requestOf(ctx, place, task, s.first(pools))
+}
+
+// requestOf is request with the function that calls a worker.
+func (s *Session) requestOf(ctx context.Context, place program.Placement, task *wire.Task,
+	once func(context.Context, *wire.Task) (*wire.Result, error)) (*wire.Result, diag.List) {
 	if diags := s.interrupted("The request about " + task.Address + " was not sent."); diags.HasErrors() {
 		return nil, diags
 	}
@@ -40,7 +46,7 @@ func (s *Session) request(ctx context.Context, pools []string, place program.Pla
 	case err != nil:
 		return nil, diag.Errors("Failed to acquire a permit", err.Error()+".", nil)
 	}
-	return s.call(ctx, pools, task)
+	return s.callWith(ctx, ctx, task, once)
 }
 
 // acquire acquires the permits for a request, the narrowest first. release releases those that it has, also after an

@@ -400,3 +400,67 @@ func TestListsRunUnderTheLimit(t *testing.T) {
 		t.Errorf("%d lists, up to %d at a time", len(got.limits), got.top)
 	}
 }
+
+// inDoubt returns a state in which the creation of an object is in doubt.
+func inDoubt(sent string, managed ...string) (*state.State, addr.Instance) {
+	st := managedHere(managed...)
+	at := addr.Resource{Mode: addr.Managed, Type: "fake_listed", Name: "new"}.Absolute(addr.RootInstance).
+		Instance(addr.NoKey)
+	st.Apply(state.SetObject{Addr: at, Provider: fakeProvider(), Object: &state.Object{Status: state.InDoubt,
+		SchemaVersion: 1, Doubt: &state.Doubt{Operation: "create", Attempt: "a", Run: "r", Sent: []byte(sent)}}})
+	return st, at
+}
+
+func TestADoubtAboutACreationIsLookedUp(t *testing.T) {
+	e := newCatalogue(t, 1500, allListed)
+	st, at := inDoubt(`{"id":null,"name":"o-01200","size":1201,"note":null,"secret":null}`, "o-00001")
+	found, diags := e.session.Candidates(t.Context(), st, at)
+	e.clean(diags)
+	if len(found) != 1 || found[0].ID != "id-o-01200" || fmt.Sprint(found[0].Same) != "[name size]" ||
+		len(found[0].Different) > 0 {
+		t.Fatalf("found %+v", found)
+	}
+
+	// Less similar objects come after it, and managed ones not at all.
+	st, at = inDoubt(`{"id":null,"name":"o-00003","size":2,"note":null,"secret":null}`, "o-00000")
+	found, diags = e.session.Candidates(t.Context(), st, at)
+	e.clean(diags)
+	var names []string
+	for _, c := range found {
+		names = append(names, c.Identity.GetAttr("name").AsString())
+	}
+	if want := "[o-00001 o-00003]"; fmt.Sprint(names) != want || found[0].Different[0].Name != "name" {
+		t.Errorf("found %v, want %s", names, want)
+	}
+}
+
+func TestOnlyACreationThatCanBeFoundIsLookedUp(t *testing.T) {
+	e := newCatalogue(t, 2, allListed)
+	st, at := inDoubt(`{}`)
+	for what, c := range map[string]struct {
+		change func(o *state.Object)
+		says   string
+	}{
+		"an update":       {func(o *state.Object) { o.Doubt.Operation = "update" }, "Not a creation"},
+		"nothing sent":    {func(o *state.Object) { o.Doubt.Sent = nil }, "Nothing to compare with"},
+		"nothing to find": {func(o *state.Object) { o.Status = state.Ready; o.Doubt = nil }, "Nothing is in doubt"},
+	} {
+		with := st.Clone()
+		o := *with.Object(at, state.CurrentObject)
+		d := *o.Doubt
+		o.Doubt = &d
+		c.change(&o)
+		with.Apply(state.SetObject{Addr: at, Provider: fakeProvider(), Object: &o})
+		if _, diags := e.session.Candidates(t.Context(), with, at); len(diags) != 1 || diags[0].Summary != c.says {
+			t.Errorf("%s: %v", what, diags)
+		}
+	}
+	thing := addr.Resource{Mode: addr.Managed, Type: "fake_thing", Name: "t"}.Absolute(addr.RootInstance).
+		Instance(addr.NoKey)
+	st.Apply(state.SetObject{Addr: thing, Provider: fakeProvider(), Object: &state.Object{Status: state.InDoubt,
+		Doubt: &state.Doubt{Operation: "create", Sent: []byte(`{}`)}}})
+	if _, diags := e.session.Candidates(t.Context(), st, thing); len(diags) != 1 ||
+		diags[0].Summary != "Objects cannot be listed" {
+		t.Errorf("a type that cannot be listed: %v", diags)
+	}
+}

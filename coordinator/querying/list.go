@@ -11,7 +11,6 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/values"
-	"github.com/millipede-iac/millipede/internal/coding"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
@@ -130,8 +129,7 @@ func (q *Querier) managed(l *listing) (*Managed, diag.List) {
 			"type %q, but no managed resource type of this name with an identity.\n\nThis is a bug in the provider.",
 			l.Provider.Provider.Display(), l.Type), l.resource.Code.Config.TypeRange.Ptr())
 	}
-	return &Managed{Block: s.Block, Type: s.Block.ImpliedType(), Identity: id.Body.ImpliedType(),
-		IdentityVersion: id.Version}, nil
+	return NewManaged(s, id), nil
 }
 
 // takePage passes the objects of a page on. A page that cannot be read fails the list when it ends.
@@ -145,7 +143,7 @@ func (q *Querier) takePage(l *listing, page *wire.ListPage) {
 		if _, again := l.seen[[16]byte(sum[:16])]; again {
 			continue
 		}
-		o, err := l.object(from)
+		o, err := l.Managed.Decode(from)
 		if err != nil {
 			l.diags = l.diags.Append(instance.Broken("decoding an object of "+l.Addr.String(), err).Diags)
 			return
@@ -161,28 +159,6 @@ func (q *Querier) takePage(l *listing, page *wire.ListPage) {
 		}
 		q.Watcher.Found(&l.List, o)
 	}
-}
-
-// object decodes an object.
-func (l *listing) object(from *wire.ListedObject) (*Object, error) {
-	o := &Object{Name: from.Name, Value: cty.NilVal, Config: cty.NilVal}
-	var err error
-	if o.Identity, err = coding.DecodeValue(from.Identity, l.Managed.Identity); err != nil {
-		return nil, err
-	}
-	if from.Object != nil {
-		v, err := coding.DecodeValue(from.Object, l.Managed.Type)
-		if err != nil {
-			return nil, err
-		}
-		o.Value = values.MarkSensitive(v, l.Managed.Block, nil)
-	}
-	if from.Config != nil {
-		if o.Config, err = coding.DecodeValue(from.Config, l.Managed.Type); err != nil {
-			return nil, err
-		}
-	}
-	return o, nil
 }
 
 // result is an object as other blocks see it, as an element of data.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/internal/coding"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
@@ -18,8 +17,7 @@ var errNoAnswer = errors.New("the worker's answer holds nothing")
 // managedIndex has the identities of the objects in a state. Identities are compared as values of the current identity
 // schema.
 type managedIndex struct {
-	prior   *state.State
-	schemas *values.Schemas
+	prior *state.State
 
 	mu    sync.Mutex // guards types
 	types map[managedType]*managedSet
@@ -36,8 +34,8 @@ type managedSet struct {
 	without    []string // addresses of objects whose identity is not stored in the current version
 }
 
-func newManagedIndex(prior *state.State, schemas *values.Schemas) *managedIndex {
-	return &managedIndex{prior: prior, schemas: schemas, types: map[managedType]*managedSet{}}
+func newManagedIndex(prior *state.State) *managedIndex {
+	return &managedIndex{prior: prior, types: map[managedType]*managedSet{}}
 }
 
 // has reports whether the state has an object of the list's type with this identity. It is false without an index.
@@ -45,7 +43,7 @@ func (x *managedIndex) has(l *listing, identity cty.Value) bool {
 	if x == nil {
 		return false
 	}
-	return x.of(l).identities[identityKey(identity, l.Managed.Identity)]
+	return x.of(l).identities[l.Managed.Key(identity)]
 }
 
 // count returns how many objects the index has that the list may find.
@@ -63,47 +61,47 @@ func (x *managedIndex) of(l *listing) *managedSet {
 	defer x.mu.Unlock()
 	set := x.types[t]
 	if set == nil {
-		set = x.collect(t, l.Managed)
+		set = &managedSet{}
+		set.identities, set.without = l.Managed.Stored(x.prior, t.provider, t.name)
 		x.types[t] = set
 	}
 	return set
 }
 
-// collect finds the objects of a type in the state.
-func (x *managedIndex) collect(t managedType, m *Managed) *managedSet {
-	set := &managedSet{identities: map[string]bool{}}
-	for _, r := range x.prior.SortedResources() {
-		in := x.prior.Resources[r]
-		if r.Resource.Mode != addr.Managed || r.Resource.Type != t.name || in.Provider.Provider != t.provider {
+// Stored returns the keys of the identities that a state has of a type's objects; see Key. without has the addresses of
+// those whose identity is not stored in the current version.
+func (m *Managed) Stored(prior *state.State, p addr.Provider, typeName string) (keys map[string]bool, without []string) {
+	keys = map[string]bool{}
+	add := func(at string, o *state.Object) {
+		if o == nil || o.Status == state.InDoubt && o.Identity == nil {
+			return
+		}
+		if len(o.Identity) > 0 && o.IdentityVersion == m.IdentityVersion {
+			if v, err := coding.UnmarshalJSON(o.Identity, m.Identity); err == nil {
+				keys[m.Key(v)] = true
+				return
+			}
+		}
+		without = append(without, at)
+	}
+	for _, r := range prior.SortedResources() {
+		in := prior.Resources[r]
+		if r.Resource.Mode != addr.Managed || r.Resource.Type != typeName || in.Provider.Provider != p {
 			continue
 		}
 		for k, i := range in.Instances {
-			x.add(set, r.Instance(k).String(), i.Current, m)
+			add(r.Instance(k).String(), i.Current)
 			for _, o := range i.Deposed {
-				x.add(set, r.Instance(k).String(), o, m)
+				add(r.Instance(k).String(), o)
 			}
 		}
 	}
-	return set
+	return keys, without
 }
 
-// add adds a stored object; nil is none.
-func (x *managedIndex) add(set *managedSet, at string, o *state.Object, m *Managed) {
-	if o == nil {
-		return
-	}
-	if len(o.Identity) > 0 && o.IdentityVersion == m.IdentityVersion {
-		if v, err := coding.UnmarshalJSON(o.Identity, m.Identity); err == nil {
-			set.identities[identityKey(v, m.Identity)] = true
-			return
-		}
-	}
-	set.without = append(set.without, at)
-}
-
-// identityKey returns a text that equal identities have in common.
-func identityKey(v cty.Value, ty cty.Type) string {
-	b, err := coding.EncodeValue(v, ty)
+// Key returns a text that equal identities have in common.
+func (m *Managed) Key(identity cty.Value) string {
+	b, err := coding.EncodeValue(identity, m.Identity)
 	if err != nil {
 		panic("querying: an identity does not encode: " + err.Error()) // it was decoded with the same type
 	}

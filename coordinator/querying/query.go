@@ -65,6 +65,12 @@ type Managed struct {
 	IdentityVersion int64
 }
 
+// NewManaged returns the schemas of a type. The identity has a body.
+func NewManaged(s *schema.Schema, identity *schema.Identity) *Managed {
+	return &Managed{Block: s.Block, Type: s.Block.ImpliedType(), Identity: identity.Body.ImpliedType(),
+		IdentityVersion: identity.Version}
+}
+
 // Object is an object that was found.
 type Object struct {
 	Name     string // what people call it; may be empty
@@ -115,7 +121,7 @@ func New(o Options) *Querier {
 		q.vertices[i].node = i
 	}
 	if o.Unmanaged {
-		q.known = newManagedIndex(o.Prior, o.Code.Schemas)
+		q.known = newManagedIndex(o.Prior)
 	}
 	q.findNeeded()
 	return q
