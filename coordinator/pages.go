@@ -8,8 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// takePages prepares a call whose result comes in pages, which it passes to the program. It returns nil for other tasks.
-// The caller stops the pages.
+// takePages prepares a call whose result comes in pages, which it passes to the program. It returns nil for other
+// tasks. The caller stops the pages.
 func (x *executor) takePages(a loop.Call) (*wire.Pages, error) {
 	if a.Task.List == nil {
 		return nil, nil

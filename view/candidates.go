@@ -8,8 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
-// CandidatesText returns a text about the objects that a creation in doubt may have made, with what was sent beside what
-// was found.
+// CandidatesText returns a text about the objects that a creation in doubt may have made, with what was sent beside
+// what was found.
 func CandidatesText(at addr.Instance, list []operation.Candidate, o TextOptions) string {
 	if len(list) == 0 {
 		return fmt.Sprintf("No object like the one that was to be created as %s was found.\n", at)
@@ -22,12 +22,12 @@ func CandidatesText(at addr.Instance, list []operation.Candidate, o TextOptions)
 			fmt.Fprintf(&b, "   [id=%s]", c.ID)
 		}
 		if c.Name != "" {
-			fmt.Fprintf(&b, "   %s", strings.Join(strings.Fields(c.Name), " "))
+			fmt.Fprintf(&b, "   %s", inOneLine(c.Name))
 		}
 		fmt.Fprintf(&b, "\n    as sent:   %s\n", strings.Join(c.Same, ", "))
 		for _, d := range c.Different {
-			fmt.Fprintf(&b, "    different: %s was sent as %s, found is %s\n", d.Name, FormatValue(d.Sent),
-				FormatValue(d.Found))
+			fmt.Fprintf(&b, "    different: %s was sent as %s, found is %s\n", d.Name, inOneLine(FormatValue(d.Sent)),
+				inOneLine(FormatValue(d.Found)))
 		}
 	}
 	fmt.Fprintf(&b, "\nThis does not prove that the operation has made the object. Record the outcome with:\n"+

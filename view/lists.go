@@ -14,7 +14,7 @@ import (
 func FoundText(l *querying.List, o *querying.Object) string {
 	line := l.Addr.String() + "   " + IdentityText(o.Identity)
 	if o.Name != "" {
-		line += "   " + strings.Join(strings.Fields(o.Name), " ")
+		line += "   " + inOneLine(o.Name)
 	}
 	return line + "\n"
 }
@@ -28,9 +28,9 @@ func IdentityText(identity cty.Value) string {
 		}
 		text := FormatValue(v)
 		if v.Type() == cty.String {
-			text = strings.Join(strings.Fields(v.AsString()), " ")
+			text = v.AsString()
 		}
-		parts = append(parts, name+"="+text)
+		parts = append(parts, name+"="+inOneLine(text))
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, ",")
@@ -47,6 +47,9 @@ func ListedText(l *querying.List, o TextOptions) string {
 	}
 	return line + "\n"
 }
+
+// inOneLine returns a text with single spaces in place of line breaks and other space.
+func inOneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // counted returns a number with the singular or the plural of what it counts.
 func counted(n int64, one, many string) string {

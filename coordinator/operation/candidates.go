@@ -37,7 +37,8 @@ type Difference struct {
 	Sent, Found cty.Value
 }
 
-// maxListedCandidates is how many objects of a type are looked through, and maxCandidates how many of them are returned.
+// maxListedCandidates is how many objects of a type are looked through, and maxCandidates how many of them are
+// returned.
 const (
 	maxListedCandidates = 100_000
 	maxCandidates       = 20
@@ -177,8 +178,10 @@ func (s *Session) list(ctx context.Context, pools []string, place program.Placem
 // listPool has a worker of a pool list objects.
 func (s *Session) listPool(ctx context.Context, pool string, task *wire.Task, seen map[string]bool,
 	take func(*wire.ListedObject) error) (*wire.Result, error) {
-	pages := &wire.Pages{Pool: pool, Address: s.NewID(), Packer: wire.Packer{Blobs: s.Hub, Incoming: s.Hub.PoolBlobs(pool)},
-		Budget: s.Hub.Budget, Take: func(p *wire.ListPage) error {
+	pages := &wire.Pages{
+		Pool: pool, Address: s.NewID(), Budget: s.Hub.Budget,
+		Packer: wire.Packer{Blobs: s.Hub, Incoming: s.Hub.PoolBlobs(pool)},
+		Take: func(p *wire.ListPage) error {
 			for i := range p.Objects {
 				o := &p.Objects[i]
 				if seen[string(o.Identity)] {
@@ -190,7 +193,8 @@ func (s *Session) listPool(ctx context.Context, pool string, task *wire.Task, se
 				}
 			}
 			return nil
-		}}
+		},
+	}
 	if err := pages.Start(ctx, s.Hub); err != nil {
 		return nil, err
 	}

@@ -70,7 +70,8 @@ func (x *managedIndex) of(l *listing) *managedSet {
 
 // Stored returns the keys of the identities that a state has of a type's objects; see Key. without has the addresses of
 // those whose identity is not stored in the current version.
-func (m *Managed) Stored(prior *state.State, p addr.Provider, typeName string) (keys map[string]bool, without []string) {
+func (m *Managed) Stored(prior *state.State, p addr.Provider, typeName string) (keys map[string]bool,
+	without []string) {
 	keys = map[string]bool{}
 	add := func(at string, o *state.Object) {
 		if o == nil || o.Status == state.InDoubt && o.Identity == nil {
