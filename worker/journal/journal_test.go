@@ -287,7 +287,8 @@ func TestAnEntryOfALaterVersionIsLeftAlone(t *testing.T) {
 		Until string `msgpack:"until"`
 	}
 	frame := func(status Status, more string) []byte {
-		body, err := msgpack.Marshal(later{Entry{Ref: ref(1), Nonce: "n", Status: status, Message: []byte("m")}, more})
+		e := Entry{Ref: ref(1), Nonce: "n", Status: status, Message: []byte("m")}
+		body, err := msgpack.Marshal(later{e, more})
 		must(t, err)
 		return framed(body)
 	}
