@@ -106,17 +106,3 @@ func TestEveryMessageMayHaveAnotherNumberOfFields(t *testing.T) {
 		})
 	}
 }
-
-func TestTheHighestVersionOfBothSidesIsUsed(t *testing.T) {
-	for hello, want := range map[[2]int]int{
-		{protocol.Lowest, protocol.Highest}:          protocol.Highest,
-		{protocol.Lowest, protocol.Highest + 3}:      protocol.Highest,
-		{protocol.Highest + 1, protocol.Highest + 2}: 0,
-		{0, protocol.Lowest - 1}:                     0,
-	} {
-		got, err := protocol.Agree(protocol.Hello{Lowest: hello[0], Highest: hello[1]})
-		if got != want || (err != nil) != (want == 0) {
-			t.Errorf("with %v: %d, %v", hello, got, err)
-		}
-	}
-}

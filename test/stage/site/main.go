@@ -103,6 +103,17 @@ func build(dir string, tags []string) error {
 	return group.Wait()
 }
 
+// Build builds a program of the repository in another way, with flags of the go command, for one test.
+func Build(t *testing.T, pkg string, flags ...string) (program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), filepath.Base(pkg))
+	args := append([]string{"-C", Built.Root, "build", "-o", program}, append(raceFlags, flags...)...)
+	if err := goCommand(append(args, pkg)...); err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
 func goCommand(args ...string) error {
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("go %q: %w\n%s", args, err, out)

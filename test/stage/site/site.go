@@ -6,6 +6,7 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -246,6 +247,8 @@ type Worker struct {
 	URL string
 	// Args are additional options.
 	Args []string
+	// Program replaces Built.Worker, from the next Start on.
+	Program string
 
 	site *Site
 	pool string
@@ -285,7 +288,7 @@ func (w *Worker) Command() *exec.Cmd {
 		url = w.site.NATS
 	}
 	args := append([]string{"-nats=" + url, "-pool=" + w.pool, "-cache=" + w.Dir, "-slots=16"}, w.Args...)
-	c := exec.Command(Built.Worker, args...)
+	c := exec.Command(cmp.Or(w.Program, Built.Worker), args...)
 	c.Env = append(w.site.Environment(), w.Env...)
 	if g := w.site.Guard; g != nil { // with the variables of all NATS programs
 		user := "worker-" + w.pool
