@@ -167,7 +167,7 @@ func (s *Session) list(ctx context.Context, pools []string, place program.Placem
 				return res, err
 			}
 		}
-		return nil, &absentError{pools}
+		return nil, &absentError{pools: pools}
 	})
 	if !diags.HasErrors() && res.List == nil {
 		diags = diags.Append(diag.New(diag.Error, "Failed to list objects", "The worker's answer holds nothing.", nil))

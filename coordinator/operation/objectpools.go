@@ -466,6 +466,27 @@ func named(list []string) string {
 	return "one of the pools " + strings.Join(quoted, ", ")
 }
 
+// version returns the version of the protocol for a call to a pool. The error is a *wire.UnsuitedError if only workers of
+// other versions serve it.
+func (s *Session) version(ctx context.Context, pool string) (int, error) {
+	newest := wire.Spoken().Highest
+	if s.Embedded { // the worker is of this program
+		return newest, nil
+	}
+	workers, err := s.Hub.Workers(ctx)
+	if err != nil {
+		return 0, err
+	}
+	version := versionFor(pool, workers)
+	if version > 0 {
+		return version, nil
+	}
+	if why := unsuited(pool, workers); why != "" {
+		return 0, &wire.UnsuitedError{Pool: pool, Why: why}
+	}
+	return newest, nil // for a worker that has just started
+}
+
 // versionFor returns the version of the protocol for a pool, as its live workers speak it; 0 if there is none.
 func versionFor(pool string, workers []wire.Worker) int {
 	return wire.Spoken().Choose(func(yield func(wire.Versions, int) bool) {

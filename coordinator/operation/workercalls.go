@@ -158,16 +158,10 @@ func (s *Session) first(pools []string) func(context.Context, *wire.Task) (*wire
 func (s *Session) callPool(ctx context.Context, pool string, task *wire.Task) (*wire.Result, error) {
 	held := s.Hub.Budget.For(pool)
 	defer held.Release()
-	workers, err := s.Hub.Workers(ctx)
-	if err != nil {
-		return nil, err
-	}
 	sent := *task
-	if sent.Protocol = versionFor(pool, workers); sent.Protocol == 0 {
-		if why := unsuited(pool, workers); why != "" {
-			return nil, &wire.UnsuitedError{Pool: pool, Why: why}
-		}
-		sent.Protocol = wire.Spoken().Highest // for a worker that has just started
+	var err error
+	if sent.Protocol, err = s.version(ctx, pool); err != nil {
+		return nil, err
 	}
 	packer := wire.Packer{Run: task.Run, Blobs: s.Hub.TaskBlobs(pool), Incoming: s.Hub.PoolBlobs(pool),
 		Rand: rand.Reader, Held: held, Version: sent.Protocol}

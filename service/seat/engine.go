@@ -26,7 +26,8 @@ type engine struct {
 	since   time.Time
 	client  *http.Client
 	// room bounds, in bytes, the large messages of the engine that are being received.
-	room *semaphore.Weighted
+	room    *semaphore.Weighted
+	welcome protocol.Welcome // set by greet
 	// ended is closed when the process has ended, and no request of it is answered any more.
 	ended chan struct{}
 
@@ -110,8 +111,9 @@ func (e *engine) count() int {
 }
 
 // greet sends the first message.
-func (e *engine) greet(ctx context.Context) error {
-	return Greet(ctx, e.client, protocol.Hello{Seat: e.number, Epoch: e.epoch, Setup: e.process.Setup})
+func (e *engine) greet(ctx context.Context) (err error) {
+	e.welcome, err = Greet(ctx, e.client, protocol.Hello{Seat: e.number, Epoch: e.epoch, Setup: e.process.Setup})
+	return err
 }
 
 // GreetTime is how long a process may take to answer its first message. It is generous: an engine connects to NATS.
@@ -119,21 +121,25 @@ const GreetTime = 30 * time.Second
 
 // Greet sends the first message to a process, in which it sets the versions. It fails if the process does not answer
 // within GreetTime.
-func Greet(ctx context.Context, client *http.Client, hello protocol.Hello) error {
+func Greet(ctx context.Context, client *http.Client, hello protocol.Hello) (
+	welcome protocol.Welcome, err error) {
 	ctx, end := context.WithTimeoutCause(ctx, GreetTime, fmt.Errorf("it has not answered for %v", GreetTime))
 	defer end()
 	hello.Lowest, hello.Highest = protocol.Lowest, protocol.Highest
 	var body bytes.Buffer
 	if err := protocol.Write(&body, hello); err != nil {
-		return err
+		return welcome, err
 	}
 	response, err := post(ctx, client, protocol.HelloPath, &body)
 	if err != nil {
-		return fmt.Errorf("the first message to a process: %w", errors.Join(err, context.Cause(ctx)))
+		return welcome, fmt.Errorf("the first message to a process: %w", errors.Join(err, context.Cause(ctx)))
 	}
-	var welcome protocol.Welcome
 	err = protocol.Read(response.Body, &welcome, protocol.MaxMessage)
-	return errors.Join(err, response.Body.Close())
+	if v := welcome.Version; err == nil && (v < protocol.Lowest || v > protocol.Highest) {
+		err = fmt.Errorf("the process wants version %d of the protocol, and the service has %d to %d", v, protocol.Lowest,
+			protocol.Highest)
+	}
+	return welcome, errors.Join(err, response.Body.Close())
 }
 
 // post sends a request to an engine. The caller closes the body of the response.

@@ -250,6 +250,8 @@ func (s *Seats) insist(ctx context.Context, number int, memory int64) (*engine, 
 type Status struct {
 	Seat  int
 	Epoch uint64
+	// Program is the version of Millipede that its engine is; empty if there is none at the moment.
+	Program string
 	// Since is when its engine has taken the seat; zero if there is none at the moment, for which Trouble is the reason.
 	Since   time.Time
 	Trouble string
@@ -264,6 +266,7 @@ func (s *Seats) Status() (all []Status) {
 		one := Status{Seat: t.number, Restarts: max(0, t.taken-1)}
 		if t.engine != nil {
 			one.Epoch, one.Since, one.Calls = t.engine.epoch, t.engine.since, t.engine.count()
+			one.Program = t.engine.welcome.Program
 		}
 		if t.trouble != nil {
 			one.Trouble = t.trouble.Error()

@@ -82,7 +82,7 @@ func (h *harness) start(_ context.Context, n int, _ uint64, memory int64) (*seat
 	})
 	go func() {
 		defer end()
-		_ = host.Serve(host.Options{Calls: there[0], Back: there[1],
+		_ = host.Serve(host.Options{Program: "1.2.3", Calls: there[0], Back: there[1],
 			Open: func(protocol.Hello, *host.Service) (*host.Opened, error) {
 				if h.hangs.Add(-1) >= 0 {
 					<-done
@@ -345,7 +345,7 @@ func TestTheCallsOfADeadEngineAreLostAndTheNextOneTakesItsSeat(t *testing.T) {
 	if _, err := h.Plan(t.Context(), j); err != nil {
 		t.Error(err)
 	}
-	if s := h.Status()[0]; s.Epoch != 2 || s.Restarts != 1 || s.Calls != 0 {
+	if s := h.Status()[0]; s.Epoch != 2 || s.Program != "1.2.3" || s.Restarts != 1 || s.Calls != 0 {
 		t.Errorf("the seat is %+v", s)
 	}
 }

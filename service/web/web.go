@@ -53,6 +53,8 @@ type Engines struct {
 // Seat is the place of an engine.
 type Seat struct {
 	Number int
+	// Program is the version of Millipede that its engine is.
+	Program string
 	// Since is when its engine was started; zero if there is none, for which Trouble is the reason.
 	Since           time.Time
 	Trouble         string

@@ -51,7 +51,7 @@ func RunEngine(ctx context.Context, o EngineOptions) error {
 	if err != nil {
 		return err
 	}
-	return host.Serve(host.Options{Calls: conns[0], Back: conns[1],
+	return host.Serve(host.Options{Program: o.Version, Calls: conns[0], Back: conns[1],
 		Open: func(hello protocol.Hello, service *host.Service) (*host.Opened, error) {
 			return o.open(ctx, hello, service, conns[2])
 		}})

@@ -183,7 +183,8 @@ func (k *workerKeeper) greet(ctx context.Context, client *http.Client) error {
 	if err != nil {
 		return err
 	}
-	return seat.Greet(ctx, client, protocol.Hello{Setup: text})
+	_, err = seat.Greet(ctx, client, protocol.Hello{Setup: text})
+	return err
 }
 
 // answer answers a request of the worker.

@@ -22,6 +22,8 @@ import (
 
 // Options are what an engine's process is made of.
 type Options struct {
+	// Program is the version of Millipede.
+	Program string
 	// Calls and Back are the connections to the service: for its calls, and for the engine's requests.
 	Calls, Back net.Conn
 	// Open makes the engine, when the service has said which seat it has.
@@ -97,7 +99,8 @@ func (h *host) hello(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusConflict)
 		return
 	}
-	_ = protocol.Write(w, protocol.Welcome{Version: version}) // an error ends the connection
+	_ = protocol.Write(w, protocol.Welcome{Version: version, Lowest: protocol.Lowest, Highest: protocol.Highest,
+		Program: h.o.Program}) // an error ends the connection
 }
 
 func (h *host) open(hello protocol.Hello) error {

@@ -62,8 +62,13 @@ type Hello struct {
 	Setup []byte
 }
 
-// Welcome is the answer to Hello: the version that both sides use.
-type Welcome struct{ Version int }
+// Welcome is the answer to Hello: the version that both sides use, and the versions of the engine.
+type Welcome struct {
+	Version         int
+	Lowest, Highest int
+	// Program is the version of Millipede that the engine is; empty from engines of before.
+	Program string
+}
 
 // Agree returns the highest version that both sides have.
 func Agree(h Hello) (int, error) {
