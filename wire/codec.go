@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
@@ -38,12 +37,15 @@ func EncodeTask(t *Task) []byte {
 	if t.operations() != 1 {
 		panic(fmt.Sprintf("wire: the task for %s has %d operations", t.Address, t.operations()))
 	}
-	c := *t
-	c.Protocol = cmp.Or(t.Protocol, Spoken().Highest)
-	if data, ok := coding.MarshalRow(c.row); ok {
+	if t.Protocol == 0 {
+		c := *t
+		c.Protocol = Spoken().Highest
+		t = &c
+	}
+	if data, ok := coding.MarshalRow(t.row); ok {
 		return data
 	}
-	return marshal(&c)
+	return marshal(t)
 }
 
 // DecodeTask reads a task's message. It returns a *VersionError for a peer of another version. The result does not
@@ -61,12 +63,15 @@ func DecodeTask(data []byte) (*Task, error) {
 
 // EncodeResult returns the result's message, in its version.
 func EncodeResult(r *Result) []byte {
-	c := *r
-	c.Protocol = cmp.Or(r.Protocol, Spoken().Highest)
-	if data, ok := coding.MarshalRow(c.row); ok {
+	if r.Protocol == 0 {
+		c := *r
+		c.Protocol = Spoken().Highest
+		r = &c
+	}
+	if data, ok := coding.MarshalRow(r.row); ok {
 		return data
 	}
-	return marshal(&c)
+	return marshal(r)
 }
 
 // DecodeResult reads a result's message. It returns a *VersionError for a peer of another version. The result does
