@@ -169,3 +169,21 @@ func allLists(v []any) bool {
 	}
 	return true
 }
+
+// A message of a neighbouring version with other fields is decoded twice, and by reflection.
+func BenchmarkDecodingATaskOfAnotherVersion(b *testing.B) {
+	task := full(wire.Task{}).(wire.Task)
+	for name, data := range map[string][]byte{
+		"same fields":  wire.EncodeTask(&task),
+		"other fields": coding.Marshal(lengthened(reflect.ValueOf(task))),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := wire.DecodeTask(data); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

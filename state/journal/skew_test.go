@@ -13,8 +13,8 @@ import (
 
 // A later version may add keys to events and to what is in them; an earlier one has left some out.
 func TestAnEventMayHaveOtherKeys(t *testing.T) {
-	want := []journal.Event{{Kind: journal.Dispatch, Vertex: 3, At: time.Unix(1_800_000_000, 7), Address: "a.b", Pool: "eu",
-		Waits: []journal.Wait{{Kind: journal.WaitPlace, Name: "eu", For: time.Second}}}}
+	want := []journal.Event{{Kind: journal.Dispatch, Vertex: 3, At: time.Unix(1_800_000_000, 7), Address: "a.b",
+		Pool: "eu", Waits: []journal.Wait{{Kind: journal.WaitPlace, Name: "eu", For: time.Second}}}}
 	var raw []map[string]any
 	if err := msgpack.Unmarshal(coding.Marshal(want), &raw); err != nil {
 		t.Fatal(err)
