@@ -18,6 +18,8 @@ PLATFORMS   ?= linux/amd64,linux/arm64
 BASE        ?=
 FAULTS      ?= 3
 SERVERS     ?=
+FUZZTIME    ?= 1m
+FUZZ        ?= .
 GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # What a simulation plays: many seeds, or the one that is named.
@@ -31,8 +33,8 @@ MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod deploy/*/go.mod))
 
 .DEFAULT_GOAL := help
 .PHONY: help build test race lint vet generate bench pages backends servers servers-kubernetes servers-consul \
-	contend pipelines destroys sim sim-service fault fault-large fault-service teams people watching interrupts hostile \
-	drivers conformance tools images images-test containers helm clean
+	contend pipelines destroys fuzz sim sim-service fault fault-large fault-service teams people watching interrupts \
+	hostile drivers conformance tools images images-test containers helm clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -129,6 +131,13 @@ pipelines: ## play pipelines that switch backends, with the seeds from FROM on: 
 destroys: ## compare random changes of random graphs with an oracle of what may be destroyed: SEEDS=N, FROM=X
 	$(GO) test ./coordinator/operation -count=1 -timeout=24h -run 'TestNothingIsDestroyed' -destroys=$(SEEDS) \
 		-destroys-from=$(FROM)
+
+fuzz: ## fuzz the readers of what strangers write: each for FUZZTIME; FUZZ=PATTERN selects, as in FUZZ=lang/ or FUZZ=YAML
+	@set -e; grep -roE '^func Fuzz[A-Za-z0-9]+' --include='*_test.go' --exclude-dir=bin . | grep -E -- '$(FUZZ)' | \
+	while IFS=: read -r file name; do \
+		echo "$(GO) test $$(dirname "$$file") -run '^$$' -fuzz '^$${name#func }\$$' -fuzztime $(FUZZTIME)"; \
+		$(GO) test "$$(dirname "$$file")" -run '^$$' -fuzz "^$${name#func }\$$" -fuzztime $(FUZZTIME) < /dev/null; \
+	done
 
 sim-service: ## play seeds of the simulation of the service's runs: SEEDS=N, or SEED=X with its trace; WITHOUT=GUARD
 	$(GO) test ./test/simservice -count=1 -timeout=24h -v -run 'TestEveryRunEnds' $(PLAY)
