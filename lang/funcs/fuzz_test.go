@@ -172,8 +172,10 @@ func FuzzYAMLDecode(f *testing.F) {
 	var bomb strings.Builder
 	bomb.WriteString("l0: &l0 [x, x, x, x, x, x, x, x, x]\n")
 	for i := range 12 {
-		fmt.Fprintf(&bomb, "l%d: &l%d [%s]\n", i+1, i+1, strings.Join(slices.Repeat([]string{fmt.Sprintf("*l%d", i)}, 9), ", "))
+		nine := strings.Join(slices.Repeat([]string{fmt.Sprintf("*l%d", i)}, 9), ", ")
+		fmt.Fprintf(&bomb, "l%d: &l%d [%s]\n", i+1, i+1, nine)
 	}
-	decoding(f, "yamldecode", "yamlencode", bomb.String(), "a: &a [1, .inf, 0x1F, ~, 2001-12-14]\nb: *a\n<<: {c: !!binary aGk=}",
+	decoding(f, "yamldecode", "yamlencode", bomb.String(),
+		"a: &a [1, .inf, 0x1F, ~, 2001-12-14]\nb: *a\n<<: {c: !!binary aGk=}",
 		strings.Repeat("[", 3000), strings.Repeat("- ", 3000), "a: &a\n  b: *a", "? [x]\n: y", "1e100000000")
 }

@@ -96,8 +96,8 @@ func carriedOut(ctx context.Context, v *site.Service, space *client.Workspace, d
 	return r, err
 }
 
-// hostilities makes plans of hostile configurations, one after the other, until ctx ends. It closes begun when the first
-// one is to begin, and returns how many have ended.
+// hostilities makes plans of hostile configurations, one after the other, until ctx ends. It closes begun when the
+// first one is to begin, and returns how many have ended.
 func hostilities(ctx context.Context, t *testing.T, v *site.Service, begun chan<- struct{}) (ended int) {
 	t.Helper()
 	space, outside := v.Workspace("hostile"), t.TempDir()
