@@ -1,12 +1,14 @@
 package system
 
 import (
+	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	client "github.com/hashicorp/go-tfe"
 
+	"github.com/millipede-iac/millipede/service/seat"
 	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
@@ -108,4 +110,28 @@ func TestASecondInterruptEndsTheEmbeddedWorkerToo(t *testing.T) {
 	}
 	site.Exit(t, v.Process)
 	site.Eventually(t, "the worker is gone", func() bool { return gone(worker) })
+}
+
+// A machine that is stopped as a whole, as a virtual one is, has made its processes late, but none of them is frozen.
+func TestAMachineThatWasStoppedKillsNoEngine(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	v := s.Service()
+	engines, worker := v.Engines(), v.EmbeddedWorkers()
+	all := append(append([]int{v.PID()}, engines...), worker...)
+	freeze(t, all)
+	<-time.After(seat.FrozenTime + 5*time.Second)
+	for _, pid := range all {
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-time.After(5 * time.Second) // more than a look
+	v.Ends(v.Apply(v.Workspace("one"), site.Slow(1, 10)).ID, client.RunApplied)
+	if now := v.Engines(); !slices.Equal(now, engines) {
+		t.Errorf("the engines are %v, and were %v", now, engines)
+	}
+	if now := v.EmbeddedWorkers(); !slices.Equal(now, worker) {
+		t.Errorf("the workers are %v, and were %v", now, worker)
+	}
 }
