@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -200,7 +201,8 @@ func TestAServiceSurvivesHostileConfigurations(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			began, before := time.Now(), processors(t, v.PID())
+			engines := v.Engines()
+			began, before := time.Now(), spentBy(t, v.PID(), engines)
 			only := true
 			r, err := v.Client.Runs.Create(t.Context(), client.RunCreateOptions{Workspace: space,
 				ConfigurationVersion: cv, PlanOnly: &only})
@@ -218,13 +220,29 @@ func TestAServiceSurvivesHostileConfigurations(t *testing.T) {
 			if wrong := c.wrong(r.Status == client.RunErrored, text); wrong != "" {
 				t.Errorf("%s:\n%s", wrong, site.Tail(shortened(text)))
 			}
-			memory, spent := peak(t, v.PID()), processors(t, v.PID())-before
+			memory, spent := peak(t, v.PID()), spentBy(t, v.PID(), engines)-before
+			for _, pid := range engines {
+				memory = max(memory, peak(t, pid))
+			}
 			if min(took, spent) > maxTime || memory > maxMemory {
-				t.Errorf("it took %s of processors, and the service has had %d MiB", spent, memory>>20)
+				t.Errorf("it took %s of processors, and a process of the service has had %d MiB", spent, memory>>20)
+			}
+			if now := v.Engines(); !slices.Equal(now, engines) {
+				t.Errorf("it ended an engine: they are %v, and were %v", now, engines)
 			}
 			t.Logf("%s, %s of processors, %d MiB", took.Round(time.Millisecond), spent, memory>>20)
 		})
 	}
+}
+
+// spentBy returns the time of processors that a service and its engines have taken so far.
+func spentBy(t *testing.T, service int, engines []int) time.Duration {
+	t.Helper()
+	sum := processors(t, service)
+	for _, pid := range engines {
+		sum += processors(t, pid)
+	}
+	return sum
 }
 
 // processors returns the time of processors that a process has taken so far, where the system tells.
