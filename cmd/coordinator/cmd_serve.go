@@ -52,6 +52,10 @@ Options:
                         Files and directories, separated as in PATH, that runs may read, or change as well. Where the
                         system has Landlock they can use no others, except for programs and their libraries, certificates
                         and their own directories.
+  -group=NAME           Have every change of the records and of the workspaces' stores in the log of this group, which the
+                        NATS servers of -nats keep: the data directory is then a copy that can be made again. The first
+                        start makes the group, in an empty directory. So far a group has one member, and files other than
+                        records and stores are in the directory alone. Default: no group.
   -watch-reads=N        How many objects are read at the same time to watch for drift, over all workspaces; default 20.
   -keep-runs=N          How many ended runs a workspace keeps, with their logs, plans and configurations; default all.
   -keep-states=N        How many versions of its state a workspace keeps; default all.
@@ -111,6 +115,7 @@ func runServe(ctx context.Context, a *app, args []string) int {
 		o.Writable = append(o.Writable, filepath.SplitList(list)...)
 		return nil
 	})
+	f.StringVar(&o.Group, "group", "", "")
 	f.IntVar(&o.WatchReads, "watch-reads", 20, "")
 	f.IntVar(&o.Retention.Runs, "keep-runs", 0, "")
 	f.IntVar(&o.Retention.States, "keep-states", 0, "")

@@ -67,6 +67,9 @@ func (s *Store) write(name string, r io.Reader, limit int64) (w Written, err err
 		w, err = writeFrames(out, s.key, name, whole{r}, limit)
 		return err
 	})
+	if err == nil && s.depot != nil {
+		err = s.depot.Keep(name, path) // before a record names the file
+	}
 	return w, err
 }
 
@@ -147,14 +150,29 @@ func readFrame(in io.Reader, buffer []byte) ([]byte, error) {
 // Read returns a reader of a file. The error wraps ErrNotFound if there is no such file. The caller closes the
 // reader. The content is complete when the reader returns io.EOF.
 func (s *Store) Read(name string) (io.ReadCloser, error) {
-	f, err := os.Open(s.path(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("the file %s: %w", name, ErrNotFound)
-	}
+	f, err := s.openFile(name)
 	if err != nil {
 		return nil, err
 	}
 	return &reader{file: f, key: s.key, name: name}, nil
+}
+
+// openFile opens a file, which it fetches if only the depot has it. The error wraps ErrNotFound if nobody has it.
+func (s *Store) openFile(name string) (*os.File, error) {
+	path := s.path(name)
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) && s.depot != nil {
+		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
+			err = s.depot.Fetch(name, path)
+		}
+		if err == nil {
+			f, err = os.Open(path)
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the file %s: %w", name, ErrNotFound)
+	}
+	return f, err
 }
 
 // ReadAll returns the content of a file. The error wraps ErrNotFound if there is no such file.
@@ -187,6 +205,9 @@ func (s *Store) Remove(name string) error {
 func (s *Store) remove(name string) error {
 	if err := os.Remove(s.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if s.depot != nil {
+		return s.depot.Drop(name)
 	}
 	return nil
 }

@@ -63,10 +63,7 @@ func (s *Store) OpenLog(name string) (*Log, error) {
 // ReadLog opens a completed log for reading. The error wraps ErrNotFound if there is none. The caller closes
 // it.
 func (s *Store) ReadLog(name string) (*Log, error) {
-	f, err := os.Open(s.path(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("the log %s: %w", name, ErrNotFound)
-	}
+	f, err := s.openFile(name)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +226,10 @@ func (l *Log) End() error {
 	}
 	l.closed = true
 	close(l.grown)
-	return l.file.Sync()
+	if err := l.file.Sync(); err != nil || l.s.depot == nil {
+		return err
+	}
+	return l.s.depot.Keep(l.name, l.file.Name())
 }
 
 // Close ends the log and closes its file.

@@ -2,19 +2,13 @@ package store
 
 import (
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
-	"os"
 )
 
 // ReadPart returns size bytes of a file from start, without reading the bytes before. The error wraps
 // ErrNotFound if there is no such file, and io.ErrUnexpectedEOF if the file is shorter.
 func (s *Store) ReadPart(name string, start, size int64) (data []byte, err error) {
-	f, err := os.Open(s.path(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("the file %s: %w", name, ErrNotFound)
-	}
+	f, err := s.openFile(name)
 	if err != nil {
 		return nil, err
 	}

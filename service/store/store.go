@@ -62,6 +62,7 @@ type Store struct {
 	// around wraps every write; see Around.
 	around  func(kind, name string, change func() error) error
 	unsure  func() // see OnUnsure
+	depot   Depot  // nil for none
 	changes atomic.Int64
 	refused atomic.Int64 // writes that failed because the disk was full
 	cache   recordCache
@@ -78,6 +79,21 @@ type Store struct {
 // all the same, in parts of the disk that were not synced. Callers that keep records in memory must read them
 // again. Set it before the store is used; fn must not block.
 func (s *Store) OnUnsure(fn func()) { s.unsure = fn }
+
+// Depot keeps files elsewhere, so that those in the directory of a store are a cache. Names are those of the store's
+// files.
+type Depot interface {
+	// Keep stores the file at a path, in place of an earlier one. It is durable when Keep returns.
+	Keep(name, path string) error
+	// Fetch writes the file to a path. The error wraps fs.ErrNotExist if there is none.
+	Fetch(name, path string) error
+	// Drop removes the file, if it is there.
+	Drop(name string) error
+}
+
+// KeepIn has files kept in a depot. Set it before the store is used. Files of Cache are not kept there, and logs are
+// from their ends on.
+func (s *Store) KeepIn(d Depot) { s.depot = d }
 
 // Around sets a function that wraps every write: it makes the write by calling change, or omits it, and its result is
 // returned to the writer. kind is "records", "file" or "log"; name is that of the file or the log. Simulations use it

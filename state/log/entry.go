@@ -63,6 +63,14 @@ type ID [16]byte
 
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
+// Parse reads what String has returned.
+func (id *ID) Parse(text string) error {
+	if n, err := hex.Decode(id[:], []byte(text)); err != nil || n != len(id) || len(text) != 2*len(id) {
+		return fmt.Errorf("%q is no ID: 32 hexadecimal digits", text)
+	}
+	return nil
+}
+
 // Hash is the SHA-256 of an entry, as it is stored. As each entry has the hash of the one before, it stands for all
 // entries up to it.
 type Hash [sha256.Size]byte
@@ -101,13 +109,18 @@ type Entry struct {
 // Parts are the sealed bytes beside the log that an entry refers to, in order. They are stored before the entry.
 type Parts [][]byte
 
-// Key derives the key that seals the content of a store's log from a secret of the group.
+// StoreSecret derives the secret of a store from that of the group. It reveals nothing about the others.
+func StoreSecret(secret []byte, incarnation ID, store string) ([]byte, error) {
+	return hkdf.Key(sha256.New, secret, incarnation[:], "millipede log "+store, seal.Size)
+}
+
+// Key returns the key that seals the content of a store's log.
 func Key(secret []byte, incarnation ID, store string) (*seal.Key, error) {
-	key, err := hkdf.Key(sha256.New, secret, incarnation[:], "millipede log "+store, seal.Size)
+	own, err := StoreSecret(secret, incarnation, store)
 	if err != nil {
 		return nil, err
 	}
-	return seal.NewKey(key)
+	return seal.NewKey(own)
 }
 
 // seal codes an entry with its content, sealed with the key of the store.

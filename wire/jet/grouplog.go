@@ -2,7 +2,6 @@ package jet
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -120,8 +119,7 @@ func (c *Conn) OpenLog(ctx context.Context, group string) (*GroupLog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of the group %q: %w", group, err)
 	}
-	if _, err := hex.Decode(l.incarnation[:], []byte(entries.Metadata[metadataIncarnation])); err != nil ||
-		l.incarnation == (log.ID{}) {
+	if err := l.incarnation.Parse(entries.Metadata[metadataIncarnation]); err != nil || l.incarnation == (log.ID{}) {
 		return nil, fmt.Errorf("opening the log of the group %q: the stream %s does not say of which incarnation it is "+
 			"(its metadata lack %s): Millipede has not created it", group, entries.Name, metadataIncarnation)
 	}

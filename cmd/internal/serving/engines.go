@@ -56,7 +56,9 @@ type setup struct {
 	Name string `json:"name"`
 	Seed []byte `json:"seed"`
 	// NATS is the server; without a URL it is embedded in the service.
-	NATS        natsconn.Settings     `json:"nats"`
+	NATS natsconn.Settings `json:"nats"`
+	// Group is the group whose log the stores of workspaces are in; empty for none.
+	Group       string                `json:"group,omitempty"`
 	Parallelism placement.Parallelism `json:"parallelism"`
 	// Environ has the settings of the service that concern what runs install and how they report.
 	Environ environ.Variables `json:"environ"`
@@ -262,7 +264,7 @@ func (p *processes) setup(ctx context.Context, number int, memory int64) ([]byte
 		}
 	}
 	return json.Marshal(setup{Data: p.Data, Name: name, Seed: seed, Aside: aside, Temp: p.temp, Readable: p.Readable,
-		Writable: p.Writable, Memory: cmp.Or(memory, p.EngineMemory) << 20, NATS: p.Connector.Server(nil),
+		Writable: p.Writable, Group: p.Group, Memory: cmp.Or(memory, p.EngineMemory) << 20, NATS: p.Connector.Server(nil),
 		Parallelism: p.Parallelism, Environ: settingsOf(p.Environ), LogLevel: p.LogLevel, LogFormat: p.LogFormat,
 		Measured: p.instruments != nil, Programs: p.programs()})
 }
@@ -301,6 +303,8 @@ func (p *processes) handler(e seat.Peer) http.Handler {
 	mux.HandleFunc("POST "+openStorePath, g.open)
 	mux.HandleFunc("POST "+closeStorePath, g.close)
 	mux.HandleFunc("POST "+copyStorePath, g.copy)
+	mux.HandleFunc("POST "+logAccessPath, g.logAccess)
+	mux.HandleFunc("POST "+logMadePath, g.logMade)
 	mux.HandleFunc("POST "+packagesPath, p.packages)
 	mux.HandleFunc("GET "+troublePath, func(w http.ResponseWriter, _ *http.Request) {
 		if err := p.w.Trouble(); err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/features"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/log"
 )
 
 // The stores of workspaces are open in engines, but backups are made by the service. So an engine asks before it opens
@@ -230,6 +231,9 @@ type remoteStores struct {
 	program string // the version of the engine
 	// aside says that the seat of the workspace may have the store open, in another process.
 	aside bool
+	// log is the log that the stores' commits go through, and tell takes lines about it; nil for none.
+	log  log.Transport
+	tell func(line string)
 
 	mu   sync.Mutex // guards open
 	open map[string]*bolt.Store
@@ -272,6 +276,7 @@ func (s workspaceStores) Open(path string, info journal.LockInfo, timeout time.D
 		}
 		return opened, nil
 	}
+	options.Log = s.openerOf(query)
 	body, saying := io.Pipe()
 	response, err := s.service.Ask(context.Background(), http.MethodPost, openStorePath+query, body)
 	if err != nil {

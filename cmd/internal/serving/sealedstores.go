@@ -19,6 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/recorded"
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
@@ -32,6 +33,8 @@ type sealedStores struct {
 	// program is the version of the service, level the level of features of its stores.
 	program string
 	level   func() int
+	// group is the log that the stores' commits go through; nil for none.
+	group *group
 
 	// gate is held for reading while a store is opened or closed, and for writing at the moment of a backup. It is not
 	// held while Open waits for another process's lock on a store.
@@ -110,7 +113,7 @@ func (s *sealedStores) Open(path string, info journal.LockInfo, timeout time.Dur
 	estate.Store, error) {
 	defer s.enter(path)()
 	opened, err := bolt.OpenOptions(path, info, timeout, bolt.Options{NewID: uuid.NewString, NoSync: o.Volatile,
-		Wrapper: keyWrapper{s.key}, SealNew: true, Workspace: o.Workspace, Unannounced: true,
+		Wrapper: keyWrapper{s.key}, SealNew: true, Workspace: o.Workspace, Unannounced: true, Log: s.openerOf(path),
 		Program: s.program, Level: s.level()})
 	if err != nil {
 		return nil, err // not a nil store in an interface
@@ -120,6 +123,15 @@ func (s *sealedStores) Open(path string, info journal.LockInfo, timeout time.Dur
 		s.unregister(path, opened)
 		return opened.Close()
 	})}, nil
+}
+
+// openerOf returns what opens the log of a store; nil for one that is in none, as a copy in another directory.
+func (s *sealedStores) openerOf(path string) recorded.Opener {
+	name, err := filepath.Rel(filepath.Join(s.dir, "workspaces"), path)
+	if err != nil || !filepath.IsLocal(name) {
+		return nil
+	}
+	return s.group.openerOf()
 }
 
 // Copy implements estate.Stores, also for stores that are open in this process.

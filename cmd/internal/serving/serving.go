@@ -45,6 +45,7 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tfe"
 	"github.com/millipede-iac/millipede/service/web"
+	"github.com/millipede-iac/millipede/state/log"
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
@@ -90,6 +91,8 @@ type Options struct {
 	ProgramProcesses, ProgramFileSize int64
 	// Readable and Writable are files, and directories with everything below them, that runs may read, and change.
 	Readable, Writable []string
+	// Group is the name of the group whose log has all commits; empty for none.
+	Group string
 	// WatchReads is the maximum number of objects that are read at the same time to detect drift.
 	WatchReads int
 	// Retention determines which ended runs and old state versions are kept.
@@ -219,6 +222,15 @@ func (o *Options) programs() confined.Limits {
 
 // serviceKey reads the key that encrypts the data, or creates it.
 func serviceKey(file string) (*seal.Key, error) {
+	secret, err := serviceSecret(file)
+	if err != nil {
+		return nil, err
+	}
+	return seal.NewKey(secret)
+}
+
+// serviceSecret reads the secret of that key, or creates it.
+func serviceSecret(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		text = []byte(hex.EncodeToString(seal.NewSecret()) + "\n")
@@ -234,7 +246,7 @@ func serviceKey(file string) (*seal.Key, error) {
 	if err != nil || len(secret) != seal.Size {
 		return nil, fmt.Errorf("the file %s does not hold a key: %d bytes in hexadecimal", file, seal.Size)
 	}
-	return seal.NewKey(secret)
+	return secret, nil
 }
 
 // Restore creates the data directory of a service from a backup. keyFile has the key of the service that made the
@@ -256,6 +268,9 @@ type serving struct {
 	instruments *instruments
 	hashes      *providers.Hashes // of the packages that runs use
 	temp        string            // the directory for temporary files of runs; empty if they are not confined
+	// resigned is closed when this process may no longer write the records, for a reason; nil if that cannot be.
+	resigned <-chan struct{}
+	reason   func() error
 }
 
 // StartError is the error of a service that could not start, and has answered no request.
@@ -278,15 +293,11 @@ func Serve(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	key, err := serviceKey(o.KeyFile)
+	st, key, g, err := s.openRecords(ctx)
 	if err != nil {
 		return err
 	}
-	st, err := store.OpenOptions(o.Data, key, store.Options{Program: o.Version})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, st.Close()) }()
+	defer func() { err = errors.Join(err, st.Close(), g.close()) }()
 	if err := os.RemoveAll(filepath.Join(o.Data, "scratch")); err != nil {
 		return err
 	}
@@ -311,6 +322,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 	}
 	stores := newSealedStores(o.Data, key)
 	stores.program, stores.level = o.Version, func() int { return st.Features().Level }
+	stores.group = g
 	engines := s.engines(st, w, stores, key, cli)
 	defer func() { err = errors.Join(err, engines.close()) }()
 	svc, err := service.New(service.Options{
@@ -330,6 +342,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, unmeasured()) }()
 	defer beside(ctx, st.Watch)()
+	defer beside(ctx, g.purge)()
 	token, err := svc.Users.Bootstrap("admin", o.Organization)
 	if err != nil {
 		return err
@@ -352,7 +365,37 @@ func Serve(ctx context.Context, o Options) (err error) {
 	sender := notify.New(notify.Options{Notifications: svc.Notifications, Address: "https://" + hostOf(o, listener.Addr()),
 		Private: o.NotifyPrivate, Mail: mail, Now: time.Now, Logger: log})
 	defer beside(ctx, sender.Run)()
+	s.resigned, s.reason = g.stopped()
 	return s.host(ctx, svc, tls.NewListener(listener, secure), serviceHandler(svc, st, sender, entry, o, engines.describe))
+}
+
+// openRecords opens the records, with the key of the service, and the log that their changes go through; nil without
+// -group.
+func (s *serving) openRecords(ctx context.Context) (*store.Store, *seal.Key, *group, error) {
+	secret, err := serviceSecret(s.KeyFile)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	key, err := seal.NewKey(secret)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	g, err := s.openGroup(ctx, secret)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	st, err := store.OpenOptions(s.Data, key, store.Options{Program: s.Version, Log: g.opener(ctx)})
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, g.close())
+	}
+	if g != nil {
+		g.st = st
+		st.KeepIn(depot{&log.Files{Transport: g.log, Now: time.Now}})
+	}
+	if err := g.recall(ctx); err != nil {
+		return nil, nil, nil, errors.Join(err, st.Close(), g.close())
+	}
+	return st, key, g, nil
 }
 
 // beside calls fn in another goroutine. end ends its context, and waits for it.
@@ -488,6 +531,8 @@ func (s *serving) host(ctx context.Context, svc *service.Service, listener net.L
 	case <-stopping.Done():
 	case failed = <-serving:
 		serving <- nil
+	case <-s.resigned:
+		failed = fmt.Errorf("the service ends, and has to be started again: %w", s.reason())
 	}
 	stop() // this also ends the responses of clients that follow logs
 	ended := <-running
