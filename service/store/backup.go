@@ -50,6 +50,9 @@ type Homes interface {
 func (s *Store) Backup(ctx context.Context, out io.Writer, version string, at time.Time, homes Homes) (err error) {
 	s.pin()
 	defer func() { err = errors.Join(err, s.unpin()) }()
+	if err := s.complete(); err != nil {
+		return err
+	}
 	temp, err := os.MkdirTemp(s.dir, ".backup-*")
 	if err != nil {
 		return err
@@ -197,16 +200,40 @@ func (s *Store) pin() {
 // unpin removes the files whose removal was deferred.
 func (s *Store) unpin() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pins--; s.pins > 0 {
+	var doomed []string
+	if s.pins--; s.pins == 0 {
+		doomed, s.doomed = s.doomed, nil
+	}
+	s.mu.Unlock()
+	var errs []error
+	for _, name := range doomed {
+		errs = append(errs, s.Remove(name)) // another backup may have begun
+	}
+	return errors.Join(errs...)
+}
+
+// complete fetches the files that only the depot has.
+func (s *Store) complete() error {
+	if s.depot == nil {
 		return nil
 	}
-	var errs []error
-	for _, name := range s.doomed {
-		errs = append(errs, s.remove(name))
+	names, err := s.depot.Names()
+	if err != nil {
+		return err
 	}
-	s.doomed = nil
-	return errors.Join(errs...)
+	for _, name := range names {
+		f, err := s.openFile(name)
+		if errors.Is(err, ErrNotFound) {
+			continue // it was removed meanwhile
+		}
+		if err == nil {
+			err = f.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("fetching the file %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // ErrCutOff means that a backup is truncated.

@@ -193,13 +193,21 @@ func (s *Store) ReadAll(name string) ([]byte, error) {
 
 // Remove removes a file if it exists; during a backup, removal is deferred until its end.
 func (s *Store) Remove(name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pins > 0 {
-		s.doomed = append(s.doomed, name)
+	if s.defers(name) {
 		return nil
 	}
 	return s.remove(name)
+}
+
+// defers reports whether a file is removed at the end of a backup.
+func (s *Store) defers(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pins == 0 {
+		return false
+	}
+	s.doomed = append(s.doomed, name)
+	return true
 }
 
 func (s *Store) remove(name string) error {

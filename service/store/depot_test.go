@@ -1,8 +1,11 @@
 package store_test
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +23,7 @@ type inLog struct{ files *log.Files }
 func (d inLog) Keep(name, path string) error  { return d.files.Keep(context.Background(), name, path) }
 func (d inLog) Fetch(name, path string) error { return d.files.Fetch(context.Background(), name, path) }
 func (d inLog) Drop(name string) error        { return d.files.Drop(context.Background(), name) }
+func (d inLog) Names() ([]string, error)      { return d.files.Names(context.Background()) }
 
 func TestFilesThatTheDirectoryHasLostComeFromTheDepot(t *testing.T) {
 	s := open(t)
@@ -58,10 +62,40 @@ func TestFilesThatTheDirectoryHasLostComeFromTheDepot(t *testing.T) {
 	} else if err := r.Close(); err != nil {
 		t.Error(err)
 	}
+	lose()
+	if text := backedUp(t, s); !strings.Contains(text, "states/one") || !strings.Contains(text, "logs/one") {
+		t.Errorf("a backup has only %s", text)
+	}
 	if err := s.Remove("states/one"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.ReadAll("states/one"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a file that was removed: %v", err)
 	}
+}
+
+// backedUp returns the names in a backup.
+func backedUp(t *testing.T, s *store.Store) (names string) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := s.Backup(t.Context(), &out, "1", time.Now(), noHomes{}); err != nil {
+		t.Fatal(err)
+	}
+	for r := tar.NewReader(&out); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return names
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		names += h.Name + " "
+	}
+}
+
+// noHomes are the homes of a service without workspaces.
+type noHomes struct{}
+
+func (noHomes) Freeze(_ context.Context, _ string, cut func() error, _ func(name, file string) error) error {
+	return cut()
 }

@@ -89,6 +89,8 @@ type Depot interface {
 	Fetch(name, path string) error
 	// Drop removes the file, if it is there.
 	Drop(name string) error
+	// Names returns the names of all files.
+	Names() ([]string, error)
 }
 
 // KeepIn has files kept in a depot. Set it before the store is used. Files of Cache are not kept there, and logs are

@@ -38,6 +38,8 @@ type Copy struct {
 	path string
 	db   *bbolt.DB
 	at   Position
+
+	behind uint64 // the entry that could not be applied, for which the copy was made anew last
 }
 
 // OpenCopy opens the copy at a path, and creates it if there is none, or none that can be trusted: it is then made
@@ -152,10 +154,15 @@ func (c *Copy) Step(ctx context.Context, wait time.Duration) (applied bool, err 
 	if err == nil {
 		err = c.apply(ctx, sequence, data)
 	}
-	if errors.Is(err, errBehind) {
-		return true, c.rebuild(ctx)
+	if !errors.Is(err, errBehind) {
+		return err == nil, err
 	}
-	return err == nil, err
+	if c.behind == sequence {
+		return false, fmt.Errorf("entry %d of the store %s: %w: no snapshot has what was removed before it", sequence,
+			c.o.Store, ErrMissing)
+	}
+	c.behind = sequence
+	return true, c.rebuild(ctx)
 }
 
 // apply applies an entry in one transaction with the position.

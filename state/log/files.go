@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -143,6 +145,22 @@ func (f *Files) Fetch(ctx context.Context, name, path string) error {
 		}
 		return nil
 	})
+}
+
+// Names returns the names of all files, in any order.
+func (f *Files) Names(ctx context.Context) ([]string, error) {
+	parts, err := f.Transport.List(ctx, fileParts+"/")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]bool{}
+	for _, part := range parts {
+		pieces := strings.Split(part, "/")
+		if len(pieces) > 5 { // the kind, at least one of the name, four of the part
+			all[strings.Join(pieces[1:len(pieces)-4], "/")] = true
+		}
+	}
+	return slices.Collect(maps.Keys(all)), nil
 }
 
 // Drop removes a file, if it is there.

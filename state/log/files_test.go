@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,6 +39,10 @@ func TestAFileIsFetchedAsItWasKeptLast(t *testing.T) {
 	}
 	if names, err := l.Join().List(t.Context(), "file/states/one/"); err != nil || len(names) != 2 {
 		t.Errorf("%q, %v", names, err)
+	}
+	names, err := f.Names(t.Context())
+	if slices.Sort(names); err != nil || !slices.Equal(names, []string{"states/one", "states/one/inner"}) {
+		t.Errorf("the files are %q, %v", names, err)
 	}
 	if err := f.Drop(t.Context(), "states/one"); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/state/recorded"
@@ -41,10 +42,23 @@ func putParts(ctx context.Context, o Options, kind string, sequence uint64, part
 	return nil
 }
 
+// partTries is how often a part is asked for that the log does not have: a server may be behind, for some seconds.
+const partTries = 20
+
 // part returns a function that gets a part by its hash.
 func (c *Copy) part(ctx context.Context, kind string, sequence uint64) func(Hash) ([]byte, error) {
 	return func(h Hash) ([]byte, error) {
-		return c.o.Transport.Get(ctx, partName(kind, c.o.Store, sequence, h))
+		pause := firstPause
+		for try := 1; ; try++ {
+			data, err := c.o.Transport.Get(ctx, partName(kind, c.o.Store, sequence, h))
+			if !errors.Is(err, ErrNone) || try == partTries {
+				return data, err
+			}
+			if err := c.o.Pause(ctx, pause); err != nil {
+				return nil, fmt.Errorf("%w: %w", ErrUnanswered, err)
+			}
+			pause = min(2*pause, mostPause)
+		}
 	}
 }
 
@@ -104,7 +118,8 @@ func (w *Writer) snapshotIfDue(db *bbolt.DB, size int64) {
 	}
 	w.snapping, w.since = true, extent{} // if it fails, it is tried again after as much
 	w.group.Go(func() {
-		if err := w.Snapshot(w.ctx, db); err != nil && w.Err() == nil && w.ctx.Err() == nil {
+		err := w.Snapshot(w.ctx, db)
+		if err != nil && w.Err() == nil && w.ctx.Err() == nil && !errors.Is(err, berrors.ErrDatabaseNotOpen) {
 			w.o.Log(fmt.Sprintf("making a snapshot of the store %s: %s", w.o.Store, err))
 		}
 	})

@@ -605,3 +605,26 @@ func TestASnapshotIsMadeAfterEnoughEntriesAndOldOnesAreRemoved(t *testing.T) {
 	}
 	newPlace(t, "bob", l.Join(), c).copyHas("records", "a=99")
 }
+
+// A part of an entry was gone, and no snapshot had it: the copy was made anew again and again.
+func TestACopyWhosePartsAreGoneEndsWithAnError(t *testing.T) {
+	l, c := mem.New(), newClock()
+	alice, bob := newPlace(t, "alice", l.Join(), c), newPlace(t, "bob", l.Join(), c)
+	s := alice.mustOpen("records", true)
+	if err := errors.Join(s.put("a", "1"), s.put("big", strings.Repeat("x", 2*log.MaxInline))); err != nil {
+		t.Fatal(err)
+	}
+	s.close(t)
+	names, err := l.Join().List(t.Context(), "content/")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%q, %v", names, err)
+	}
+	if err := l.Join().Remove(t.Context(), names[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bob.open("records", false); !errors.Is(err, log.ErrMissing) {
+		t.Errorf("%v", err)
+	}
+	again := alice.mustOpen("records", false) // who has applied it
+	again.close(t)
+}

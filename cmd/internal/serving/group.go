@@ -222,6 +222,15 @@ func (d depot) Drop(name string) error {
 	return d.do(func(ctx context.Context) error { return d.files.Drop(ctx, name) })
 }
 
+// Names implements store.Depot.
+func (d depot) Names() (names []string, err error) {
+	err = d.do(func(ctx context.Context) error {
+		names, err = d.files.Names(ctx)
+		return err
+	})
+	return names, err
+}
+
 // opener returns what opens the records; nil without a group.
 func (g *group) opener(ctx context.Context) recorded.Opener {
 	if g == nil {
