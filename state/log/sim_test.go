@@ -303,7 +303,8 @@ func (a *actor) purge() {
 		_ = a.conn.Purge(context.Background(), a.w.log.Last()+1)
 		return
 	}
-	a.noted("all", log.Purge(context.Background(), a.conn, all))
+	_, err := log.Purge(context.Background(), a.conn, all)
+	a.noted("all", err)
 }
 
 // run is a run of so many turns, and what must hold afterwards.

@@ -105,7 +105,7 @@ func (w *Writer) snapshotIfDue(db *bbolt.DB, size int64) {
 	if w.snapping {
 		return
 	}
-	due := w.since.entries >= w.o.Entries
+	due := w.soon.Swap(false) || w.since.entries >= w.o.Entries
 	if !due {
 		most := w.o.Bytes
 		if most == 0 {
@@ -124,6 +124,9 @@ func (w *Writer) snapshotIfDue(db *bbolt.DB, size int64) {
 		}
 	})
 }
+
+// SnapshotSoon has the next commit begin a snapshot.
+func (w *Writer) SnapshotSoon() { w.soon.Store(true) }
 
 // Snapshot stores the content of the file, which the store has open, beside the log, and appends an entry that names
 // it. Commits go on meanwhile. Older snapshots than the one before are removed.
@@ -247,24 +250,38 @@ func Covered(ctx context.Context, o Options) (uint64, error) {
 	return m.at.Sequence, nil
 }
 
-// Purge removes the entries that no store needs any more: those before the lowest last snapshot. stores are all
-// stores that the log has, so that none of them loses its last entry; one without a snapshot keeps everything.
-func Purge(ctx context.Context, t Transport, stores []Options) error {
-	if len(stores) == 0 {
-		return nil
+// Renew makes a snapshot of a store that nobody has open, so that its older entries can be purged.
+func Renew(ctx context.Context, path string, o Options) (err error) {
+	w, err := Open(ctx, path, o)
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: heldTimeout, NoSync: true,
+		FreelistType: bbolt.FreelistMapType})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(db.Close(), err) }()
+	return w.Snapshot(ctx, db)
+}
+
+// Purge removes the entries that no store needs any more: those before the lowest last snapshot. stores are all
+// stores that the log has, so that none of them loses its last entry; one without a snapshot keeps everything. It
+// returns the sequence up to which the last snapshot of each store reaches.
+func Purge(ctx context.Context, t Transport, stores []Options) (covered map[string]uint64, err error) {
+	covered = map[string]uint64{}
 	lowest := ^uint64(0)
 	for _, o := range stores {
-		covered, err := Covered(ctx, o)
-		if err != nil {
-			return err
+		if covered[o.Store], err = Covered(ctx, o); err != nil {
+			return nil, err
 		}
-		lowest = min(lowest, covered)
+		lowest = min(lowest, covered[o.Store])
 	}
-	if lowest == 0 {
-		return nil
+	if lowest == 0 || len(stores) == 0 {
+		return covered, nil
 	}
-	return t.Purge(ctx, lowest+1) // the entry that names the snapshot is later, so each store keeps one
+	return covered, t.Purge(ctx, lowest+1) // the entry that names the snapshot is later, so each store keeps one
 }
 
 // rebuild makes the copy anew: from the first entry, if the log still has it, else from the last snapshot.
@@ -302,6 +319,78 @@ func (c *Copy) rebuild(ctx context.Context) error {
 // lastSnapshot returns the last snapshot after which the log has all entries; nil if there is none, and the log has
 // all entries from the first on.
 func (c *Copy) lastSnapshot(ctx context.Context) (last *manifest, err error) {
+	names, err := c.o.Transport.List(ctx, snapshotParts+"/"+c.o.Store+"/")
+	if err != nil {
+		return nil, err
+	}
+	var sequences []uint64
+	for _, name := range names {
+		sequences = append(sequences, sequenceOf(name))
+	}
+	slices.Sort(sequences)
+	for _, at := range slices.Backward(slices.Compact(sequences)) {
+		if last, err = c.named(ctx, at); last != nil || err != nil {
+			return last, err
+		}
+	}
+	return c.searched(ctx)
+}
+
+// nameWithin is within how many entries after a snapshot the one that names it is looked for: those that were
+// committed while it was made.
+const nameWithin = 10_000
+
+// named returns the snapshot at a sequence, if an entry names it and the log has all entries after it; nil otherwise.
+func (c *Copy) named(ctx context.Context, at uint64) (*manifest, error) {
+	from := at + 1
+	for range nameWithin {
+		sequence, data, err := c.o.Transport.Next(ctx, c.o.Store, from, 0)
+		if errors.Is(err, ErrNone) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		e, m, err := c.snap(ctx, sequence, data)
+		switch {
+		case err != nil:
+			return nil, err
+		case from == at+1 && e.Before != at:
+			return nil, nil
+		case m != nil && m.at.Sequence == at:
+			return m, nil
+		}
+		from = sequence + 1
+	}
+	return nil, nil
+}
+
+// snap reads an entry, and the snapshot that it names, if it is one that names one.
+func (c *Copy) snap(ctx context.Context, sequence uint64, data []byte) (*Entry, *manifest, error) {
+	e, err := Parse(data)
+	if err == nil && (e.Kind != Snap || e.Incarnation != c.o.Incarnation) {
+		return e, nil, nil
+	}
+	var content []byte
+	if err == nil {
+		content, err = e.open(c.o.Key, c.o.Store, c.part(ctx, contentParts, e.Before))
+	}
+	var m manifest
+	if err == nil {
+		m, err = parseManifest(content)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("entry %d of the store %s: %w", sequence, c.o.Store, err)
+	}
+	if m.at.Incarnation != c.o.Incarnation {
+		return e, nil, nil
+	}
+	return e, &m, nil
+}
+
+// searched is lastSnapshot by a look at each entry: a server that is behind may not have listed the parts of a
+// snapshot.
+func (c *Copy) searched(ctx context.Context) (last *manifest, err error) {
 	from, begin := uint64(0), uint64(0)
 	for first := true; ; first = false {
 		sequence, data, err := c.o.Transport.Next(ctx, c.o.Store, from, 0)
@@ -313,25 +402,17 @@ func (c *Copy) lastSnapshot(ctx context.Context) (last *manifest, err error) {
 		case err != nil:
 			return nil, err
 		}
-		e, err := Parse(data)
+		e, m, err := c.snap(ctx, sequence, data)
 		if err != nil {
-			return nil, fmt.Errorf("entry %d of the store %s: %w", sequence, c.o.Store, err)
+			return nil, err
 		}
 		if first {
-			begin = e.Before
+			if begin = e.Before; begin == 0 {
+				return nil, nil // no snapshot is needed
+			}
 		}
-		if e.Kind == Snap {
-			content, err := e.open(c.o.Key, c.o.Store, c.part(ctx, contentParts, e.Before))
-			if err != nil {
-				return nil, fmt.Errorf("entry %d of the store %s: %w", sequence, c.o.Store, err)
-			}
-			m, err := parseManifest(content)
-			if err != nil {
-				return nil, err
-			}
-			if m.at.Sequence >= begin && m.at.Incarnation == c.o.Incarnation {
-				last = &m
-			}
+		if m != nil && m.at.Sequence >= begin {
+			last = m
 		}
 		from = sequence + 1
 	}

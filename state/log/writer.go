@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/sleep"
@@ -110,6 +111,8 @@ type Writer struct {
 	at       Position
 	since    extent // what follows the last snapshot
 	snapping bool
+
+	soon atomic.Bool // the next commit makes a snapshot
 
 	mu       sync.Mutex // guards the fields below
 	stopped  error

@@ -531,7 +531,7 @@ func TestACopyIsMadeFromTheLastSnapshotOnceTheEntriesBeforeArePurged(t *testing.
 	a, b := alice.mustOpen("records", true), alice.mustOpen("other", true)
 	purge := func() {
 		t.Helper()
-		if err := log.Purge(t.Context(), l.Join(), []log.Options{alice.options("records"),
+		if _, err := log.Purge(t.Context(), l.Join(), []log.Options{alice.options("records"),
 			alice.options("other")}); err != nil {
 			t.Fatal(err)
 		}
@@ -590,20 +590,66 @@ func TestASnapshotIsMadeAfterEnoughEntriesAndOldOnesAreRemoved(t *testing.T) {
 		}
 		return list
 	}
-	for i := range 100 {
+	covered, i := uint64(0), 0
+	for ; covered < 50 && i < 20_000; i++ { // snapshots are made beside the commits
 		if err := s.put("a", fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if covered, err = log.Covered(t.Context(), p.options("records")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.close(t)
+	if covered < 50 {
+		t.Errorf("after %d entries the last snapshot has those up to %d", i, covered)
+	}
 	if n := len(names()); n == 0 || n > 6 { // one is being made, two are kept; each has one or two parts
 		t.Errorf("%d parts are left: %q", n, names())
 	}
-	covered, err := log.Covered(t.Context(), p.options("records"))
-	if err != nil || covered < 5 {
-		t.Errorf("the last snapshot has the entries up to %d, %v", covered, err)
+	newPlace(t, "bob", l.Join(), c).copyHas("records", fmt.Sprint("a=", i-1))
+}
+
+func TestAStoreThatNobodyHasOpenGetsASnapshotSoThatOthersCanBePurged(t *testing.T) {
+	l, c := mem.New(), newClock()
+	p := newPlace(t, "alice", l.Join(), c)
+	idle, busy := p.mustOpen("idle", true), p.mustOpen("busy", true)
+	if err := idle.put("a", "1"); err != nil {
+		t.Fatal(err)
 	}
-	newPlace(t, "bob", l.Join(), c).copyHas("records", "a=99")
+	idle.close(t)
+	for i := range 10 {
+		if err := busy.put("b", fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	busy.w.SnapshotSoon()
+	for covered := uint64(0); covered == 0; {
+		if err := busy.put("c", "2"); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if covered, err = log.Covered(t.Context(), p.options("busy")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := log.Renew(t.Context(), p.path("idle"), p.options("idle")); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Renew(t.Context(), p.path("busy"), p.options("busy")); !errors.Is(err, log.ErrHeld) {
+		t.Errorf("renewing a store that is open: %v", err)
+	}
+	covered, err := log.Purge(t.Context(), l.Join(), []log.Options{p.options("idle"), p.options("busy")})
+	if err != nil || covered["idle"] == 0 || covered["busy"] == 0 {
+		t.Errorf("%v, %v", covered, err)
+	}
+	if sequences, _ := l.Entries("idle"); sequences[0] == 1 {
+		t.Error("nothing was purged")
+	}
+	busy.close(t)
+	bob := newPlace(t, "bob", l.Join(), c)
+	bob.copyHas("idle", "a=1")
+	bob.copyHas("busy", "b=9 c=2")
 }
 
 // A part of an entry was gone, and no snapshot had it: the copy was made anew again and again.

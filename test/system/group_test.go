@@ -107,3 +107,54 @@ func TestTheDataOfASingleServiceAreNotTakenForACopyOfAGroup(t *testing.T) {
 		t.Errorf("%v, %v", after, err)
 	}
 }
+
+// Two services with the same data would each have started the runs of the other.
+func TestASecondServiceOfAGroupDeposesTheFirstWhichEnds(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	s.Server()
+	v := s.Service("-group=prod")
+	space := v.Workspace("one")
+	other := s.NewService("-group=prod")
+	stranger := s.NewService("-group=prod") // with a key of its own
+	stranger.Begin()
+	if code := site.Exit(t, stranger.Process); code != 1 {
+		t.Errorf("the exit status without the key is %d", code)
+	}
+	site.Wants(t, stranger.Output(), "an entry of the log cannot be read")
+
+	key := filepath.Join(".config", "millipede", "service.key")
+	text, err := os.ReadFile(filepath.Join(v.Home, key))
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(filepath.Join(other.Home, key)), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(other.Home, key), text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Begin()
+	line, err := other.Await(site.Waiting(t), "tofu login ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Address, other.Token = "https://"+strings.TrimPrefix(strings.TrimSpace(line), "tofu login "), v.Token
+	other.Connect()
+	category, name := client.CategoryEnv, "name"
+	create := func(v *site.Service) error {
+		_, err := v.Client.Variables.Create(t.Context(), space.ID, client.VariableCreateOptions{Key: &name, Value: &name,
+			Category: &category})
+		return err
+	}
+	if err := create(v); err == nil {
+		t.Error("the first service takes changes")
+	}
+	if code := site.Exit(t, v.Process); code != 1 {
+		t.Errorf("the exit status of the first service is %d", code)
+	}
+	site.Wants(t, v.Output(), "another member writes this store now", "has to be started again")
+	if err := create(other); err != nil {
+		t.Errorf("the second service: %v", err)
+	}
+}

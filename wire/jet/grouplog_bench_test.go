@@ -173,3 +173,37 @@ func clusterOptions(b *testing.B, servers int) (all []*server.Options) {
 	}
 	return all
 }
+
+// BenchmarkFollow measures how fast a member that was away applies the entries of a store.
+func BenchmarkFollow(b *testing.B) {
+	for _, servers := range []int{1, 3} {
+		b.Run(fmt.Sprintf("servers=%d", servers), func(b *testing.B) {
+			l := logOn(b, servers)
+			s := openLogged(b, l, filepath.Join(b.TempDir(), "store.db"), true)
+			value := make([]byte, 1<<10)
+			for i := range b.N {
+				if err := s.put(fmt.Sprint(i%1000), value); err != nil {
+					b.Fatal(err)
+				}
+			}
+			s.close(b)
+			key, err := log.Key([]byte("secret"), l.Incarnation(), "bench")
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ResetTimer()
+			c, err := log.OpenCopy(filepath.Join(b.TempDir(), "copy.db"), log.Options{Transport: l,
+				Incarnation: l.Incarnation(), Store: "bench", Member: "bob", Key: key})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := c.Follow(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			b.StopTimer()
+			if err := c.Close(); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+}

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/wholefile"
@@ -399,7 +401,7 @@ func (g *group) recall(ctx context.Context) error {
 const purgeEvery = 10 * time.Minute
 
 // purge removes entries that no store needs any more, until ctx ends.
-func (g *group) purge(ctx context.Context) {
+func (g *group) purge(ctx context.Context, stores *sealedStores) {
 	if g == nil {
 		return
 	}
@@ -411,13 +413,20 @@ func (g *group) purge(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if err := g.purgeOnce(ctx); err != nil && ctx.Err() == nil {
+		if err := g.purgeOnce(ctx, stores); err != nil && ctx.Err() == nil {
 			g.tell("removing old entries from the log of the group: " + err.Error())
 		}
 	}
 }
 
-func (g *group) purgeOnce(ctx context.Context) error {
+// renewBehind is how many entries the last snapshot of a store may be behind the newest one of another store. Then it
+// gets a new one, because it keeps all entries from the log being purged.
+const renewBehind = 50_000
+
+// renewMost is how many stores get one each time.
+const renewMost = 20
+
+func (g *group) purgeOnce(ctx context.Context, stores *sealedStores) error {
 	names := []string{recordsStore}
 	if err := g.st.View(func(tx *store.Tx) error {
 		for s, err := range storesOfLog.All(tx) {
@@ -442,7 +451,28 @@ func (g *group) purgeOnce(ctx context.Context) error {
 		}
 		all = append(all, o)
 	}
-	return log.Purge(ctx, g.log, all)
+	covered, err := log.Purge(ctx, g.log, all)
+	if err != nil {
+		return err
+	}
+	newest, renewed := slices.Max(slices.Collect(maps.Values(covered))), 0
+	for _, o := range all {
+		switch {
+		case newest-covered[o.Store] < renewBehind || renewed == renewMost:
+		case o.Store == recordsStore:
+			g.records.SnapshotSoon()
+		default:
+			path := filepath.Join(g.data, filepath.FromSlash(o.Store))
+			did, err := stores.alone(path, func() error { return log.Renew(ctx, path, o) })
+			if err != nil && !errors.Is(err, log.ErrMissing) {
+				return err
+			}
+			if did {
+				renewed++
+			}
+		}
+	}
+	return nil
 }
 
 // The requests of an engine about the log of the group.

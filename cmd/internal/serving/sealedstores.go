@@ -36,6 +36,9 @@ type sealedStores struct {
 	// group is the log that the stores' commits go through; nil for none.
 	group *group
 
+	// maintaining is held by a backup, and by alone, so that neither opens what the other has open.
+	maintaining sync.Mutex
+
 	// gate is held for reading while a store is opened or closed, and for writing at the moment of a backup. It is not
 	// held while Open waits for another process's lock on a store.
 	gate sync.RWMutex
@@ -157,11 +160,40 @@ type frozen struct {
 	free             chan struct{} // if the store is not open: closed when it may be opened
 }
 
+// alone calls f while nobody has a store open, and reports whether it did: not if the store is open, nor during a
+// backup. Whoever opens the store meanwhile waits.
+func (s *sealedStores) alone(path string, f func() error) (did bool, err error) {
+	if !s.maintaining.TryLock() {
+		return false, nil
+	}
+	defer s.maintaining.Unlock()
+	free := make(chan struct{})
+	s.gate.Lock()
+	s.mu.Lock()
+	open := s.open[path] != nil
+	if !open {
+		s.copying[path] = free
+	}
+	s.mu.Unlock()
+	s.gate.Unlock()
+	if open {
+		return false, nil
+	}
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.release(&frozen{path: path, free: free})
+	}()
+	return true, f()
+}
+
 // Freeze implements store.Homes. Closed stores are copied before they can be opened again. Open stores are read
 // immediately after cut: a copy may contain more of a run than the records of the service do, as after a crash, but
 // never less.
 func (s *sealedStores) Freeze(ctx context.Context, temp string, cut func() error,
 	each func(name, file string) error) error {
+	s.maintaining.Lock()
+	defer s.maintaining.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var all []*frozen

@@ -61,3 +61,53 @@ func TestAStoreIsCopiedWhileThisProcessHasItOpen(t *testing.T) {
 	}
 	copied("closed.db")
 }
+
+// A snapshot of a workspace's store and a run, or a backup, wanted the same file at the same time.
+func TestWhatIsDoneAloneWaitsForNobodyAndOthersWaitForIt(t *testing.T) {
+	key, err := seal.NewKey(seal.NewSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	stores, path := newSealedStores(dir, key), filepath.Join(dir, "state.db")
+	open := func() estate.Store {
+		t.Helper()
+		s, err := stores.Open(path, journal.LockInfo{}, time.Second, estate.StoreOptions{Workspace: "prod"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	if did, err := stores.alone(path, func() error { return errors.New("it is open") }); did || err != nil {
+		t.Errorf("with the store open: %t, %v", did, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	opened := make(chan estate.Store, 1)
+	did, err := stores.alone(path, func() error {
+		begun := make(chan struct{})
+		go func() {
+			close(begun)
+			opened <- open()
+		}()
+		<-begun
+		select {
+		case <-opened:
+			return errors.New("the store was opened meanwhile")
+		case <-time.After(50 * time.Millisecond):
+			return nil
+		}
+	})
+	if !did || err != nil {
+		t.Errorf("%t, %v", did, err)
+	}
+	if err := (<-opened).Close(); err != nil {
+		t.Error(err)
+	}
+	stores.maintaining.Lock() // a backup
+	if did, err := stores.alone(path, func() error { return errors.New("a backup is made") }); did || err != nil {
+		t.Errorf("during a backup: %t, %v", did, err)
+	}
+}

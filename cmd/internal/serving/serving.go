@@ -342,7 +342,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, unmeasured()) }()
 	defer beside(ctx, st.Watch)()
-	defer beside(ctx, g.purge)()
+	defer beside(ctx, func(ctx context.Context) { g.purge(ctx, stores) })()
 	token, err := svc.Users.Bootstrap("admin", o.Organization)
 	if err != nil {
 		return err
