@@ -206,7 +206,7 @@ func (f *frames) flush(last bool) error {
 // removeOld removes the parts of snapshots before the last but one, and of contents that the last but one has. A
 // reader that needs one of them begins anew with the last snapshot.
 func (w *Writer) removeOld(ctx context.Context, newest uint64) error {
-	names, err := w.o.Transport.List(ctx, snapshotParts+"/"+w.o.Store+"/")
+	names, err := listParts(ctx, w.o, snapshotParts)
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (w *Writer) removeOld(ctx context.Context, newest uint64) error {
 			before = max(before, n)
 		}
 	}
-	contents, err := w.o.Transport.List(ctx, contentParts+"/"+w.o.Store+"/")
+	contents, err := listParts(ctx, w.o, contentParts)
 	if err != nil {
 		return err
 	}
@@ -230,12 +230,23 @@ func (w *Writer) removeOld(ctx context.Context, newest uint64) error {
 	return nil
 }
 
-// sequenceOf returns the sequence in the name of a part; the highest for a name that is not ours.
+// listParts returns the names of the parts of a store, of one kind.
+func listParts(ctx context.Context, o Options, kind string) ([]string, error) {
+	prefix := kind + "/" + o.Store + "/"
+	names, err := o.Transport.List(ctx, prefix)
+	return slices.DeleteFunc(names, func(name string) bool {
+		sequence, hash, two := strings.Cut(strings.TrimPrefix(name, prefix), "/")
+		_, err := strconv.ParseUint(sequence, 10, 64)
+		return !two || err != nil || strings.Contains(hash, "/") // of a store whose name begins with this one
+	}), err
+}
+
+// sequenceOf returns the sequence in the name of a part that listParts has returned.
 func sequenceOf(name string) uint64 {
 	pieces := strings.Split(name, "/")
-	n, err := strconv.ParseUint(pieces[max(0, len(pieces)-2)], 10, 64)
+	n, err := strconv.ParseUint(pieces[len(pieces)-2], 10, 64)
 	if err != nil {
-		return ^uint64(0)
+		panic("not of listParts: " + name)
 	}
 	return n
 }
@@ -319,7 +330,7 @@ func (c *Copy) rebuild(ctx context.Context) error {
 // lastSnapshot returns the last snapshot after which the log has all entries; nil if there is none, and the log has
 // all entries from the first on.
 func (c *Copy) lastSnapshot(ctx context.Context) (last *manifest, err error) {
-	names, err := c.o.Transport.List(ctx, snapshotParts+"/"+c.o.Store+"/")
+	names, err := listParts(ctx, c.o, snapshotParts)
 	if err != nil {
 		return nil, err
 	}

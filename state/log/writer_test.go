@@ -674,3 +674,36 @@ func TestACopyWhosePartsAreGoneEndsWithAnError(t *testing.T) {
 	again := alice.mustOpen("records", false) // who has applied it
 	again.close(t)
 }
+
+// The parts of a store were taken for those of another one, whose name its own begins with, and were removed.
+func TestAStoreWhoseNameContinuesThatOfAnotherKeepsItsParts(t *testing.T) {
+	l, c := mem.New(), newClock()
+	p := newPlace(t, "alice", l.Join(), c)
+	inner := p.mustOpen("one_", true)
+	if err := inner.put("a", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := inner.w.Snapshot(t.Context(), inner.db); err != nil {
+		t.Fatal(err)
+	}
+	inner.close(t)
+	names, err := l.Join().List(t.Context(), "snapshot/one_/")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%q, %v", names, err)
+	}
+	within := strings.Replace(names[0], "one_", "one/1", 1) // as of a store one/1
+	if err := l.Join().Put(t.Context(), within, nil); err != nil {
+		t.Fatal(err)
+	}
+	outer := p.mustOpen("one", true)
+	for i := range 3 {
+		if err := errors.Join(outer.put("a", fmt.Sprint(i)), outer.w.Snapshot(t.Context(), outer.db)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	outer.close(t)
+	if _, err := l.Join().Get(t.Context(), within); err != nil {
+		t.Errorf("the part of the other store: %v", err)
+	}
+	newPlace(t, "bob", l.Join(), c).copyHas("one", "a=2")
+}

@@ -121,7 +121,8 @@ func TestASecondServiceOfAGroupDeposesTheFirstWhichEnds(t *testing.T) {
 	if code := site.Exit(t, stranger.Process); code != 1 {
 		t.Errorf("the exit status without the key is %d", code)
 	}
-	site.Wants(t, stranger.Output(), "an entry of the log cannot be read")
+	site.Wants(t, strings.Join(strings.Fields(stranger.Output()), " "), "an entry of the log cannot be read",
+		"give the key file of the group with -key-file")
 
 	key := filepath.Join(".config", "millipede", "service.key")
 	text, err := os.ReadFile(filepath.Join(v.Home, key))

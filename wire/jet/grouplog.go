@@ -79,11 +79,16 @@ func (c *Conn) CreateLog(ctx context.Context, group string, incarnation log.ID, 
 	if bytes == 0 {
 		bytes = -1
 	}
+	began := time.Now()
 	for {
-		err := c.createLog(ctx, l, bytes)
+		err := c.patiently(ctx, func() error { return problem(c.createLog(ctx, l, bytes)) })
 		switch {
 		case err == nil:
 			return c.OpenLog(ctx, group)
+		case isCode(err, codeNoPeers) && time.Since(began) < peersPatience: // servers that are just starting
+			if sleep.For(ctx, leaderPoll) != nil {
+				return nil, context.Cause(ctx)
+			}
 		case noSpace(err) && !isCode(err, codeNoPeers) && bytes/2 >= leastBytes:
 			bytes /= 2
 		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
@@ -93,7 +98,7 @@ func (c *Conn) CreateLog(ctx context.Context, group string, incarnation log.ID, 
 			}
 			return there, err
 		default:
-			return nil, fmt.Errorf("creating the log of the group %q: %w", group, problem(err))
+			return nil, fmt.Errorf("creating the log of the group %q: %w", group, err)
 		}
 	}
 }
@@ -115,7 +120,11 @@ func (c *Conn) createLog(ctx context.Context, l *GroupLog, bytes int64) error {
 // is not safe.
 func (c *Conn) OpenLog(ctx context.Context, group string) (*GroupLog, error) {
 	l := &GroupLog{c: c, group: wire.Token(group)}
-	entries, err := l.open(ctx, logStream(l.group))
+	var entries jetstream.StreamConfig
+	err := c.patiently(ctx, func() (err error) {
+		entries, err = l.open(ctx, logStream(l.group))
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of the group %q: %w", group, err)
 	}

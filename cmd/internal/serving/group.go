@@ -247,6 +247,10 @@ func (g *group) opener(ctx context.Context) recorded.Opener {
 		if errors.Is(err, log.ErrHeld) {
 			return nil, fmt.Errorf("opening %s: %w", path, store.ErrHeld)
 		}
+		if errors.Is(err, log.ErrEntry) {
+			return nil, fmt.Errorf("%w. All members of a group need the same key: give the key file of the group with "+
+				"-key-file", err)
+		}
 		if err != nil {
 			return nil, err
 		}
