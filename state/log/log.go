@@ -61,7 +61,8 @@ var (
 	ErrDeposed = errors.New("another member writes this store now")
 	// ErrUnknown means that nobody knows whether the transaction has an effect. Whoever opens the store anew does.
 	ErrUnknown = errors.New("it is not known whether the change was stored")
-	// ErrLost means that the log has fewer entries than it acknowledged.
+	// ErrLost means that the log has fewer entries than it acknowledged. Nobody knows whether the transaction has an
+	// effect.
 	ErrLost = errors.New("the log has lost entries that it had acknowledged")
 	// ErrCopy means that the transaction has its effect, but could not be applied to the copy of this member.
 	ErrCopy = errors.New("the change is stored, but the copy on this machine could not be written")

@@ -260,6 +260,11 @@ func (w *Writer) verdict(data []byte, last uint64) (uint64, error) {
 		case err == nil && bytes.Equal(found, data):
 			return sequence, nil
 		case err == nil:
+			e, err := Parse(found)
+			if err != nil || e.Before != w.at.Sequence {
+				// The one that followed was purged, so others have applied it: it can have been this one.
+				return 0, fmt.Errorf("%w: the store %s has gone on to the entry %d", ErrUnknown, w.o.Store, sequence)
+			}
 			return 0, fmt.Errorf("%w: the store %s has an entry %d that follows %d", ErrDeposed, w.o.Store, sequence,
 				w.at.Sequence)
 		case w.o.Now().Sub(began) >= w.o.Patience:

@@ -334,12 +334,8 @@ func TestAServerThatIsBehindIsNotTakenForALoss(t *testing.T) {
 	s := p.mustOpen("records", true)
 	defer s.close(t)
 	m.Cut()
-	p.log = nil
 	pauses := 0
-	// the entry reaches the majority, as before the connection changes to the server that is cut off
-	if _, err := l.Join().Append(t.Context(), "records", 1, []byte("x")); err != nil {
-		t.Fatal(err)
-	}
+	newPlace(t, "bob", l.Join(), c).mustOpen("records", false).close(t)
 	c.paused = func() {
 		if pauses++; pauses == 50 {
 			m.Heal()
@@ -706,4 +702,34 @@ func TestAStoreWhoseNameContinuesThatOfAnotherKeepsItsParts(t *testing.T) {
 		t.Errorf("the part of the other store: %v", err)
 	}
 	newPlace(t, "bob", l.Join(), c).copyHas("one", "a=2")
+}
+
+// A change was stored late; another member applied it, made a snapshot, and purged the entry, before the first one could
+// read who had written after it. It reported that its change had no effect.
+func TestWhoeverCannotReadTheEntryThatFollowedDoesNotKnow(t *testing.T) {
+	l, c := mem.New(), newClock()
+	alice, bob := newPlace(t, "alice", l.Join(), c), newPlace(t, "bob", l.Join(), c)
+	old := alice.mustOpen("records", true)
+	l.Freeze()
+	paused := false
+	c.paused = func() {
+		if paused {
+			return
+		}
+		paused = true
+		l.Thaw(func(string) bool { return true })
+		now := bob.mustOpen("records", false)
+		if err := now.w.Snapshot(t.Context(), now.db); err != nil {
+			t.Error(err)
+		}
+		if _, err := log.Purge(t.Context(), l.Join(), []log.Options{bob.options("records")}); err != nil {
+			t.Error(err)
+		}
+		now.close(t)
+	}
+	if err := old.put("a", "1"); !errors.Is(err, log.ErrUnknown) {
+		t.Errorf("%v", err)
+	}
+	old.close(t)
+	alice.copyHas("records", "a=1")
 }
