@@ -416,7 +416,7 @@ func seeds(n int) int {
 }
 
 func TestMembersThatTakeTurnsLoseNothingAndAgree(t *testing.T) {
-	wrong, stored := runs(t, seeds(16), 300, none, false)
+	wrong, stored := runs(t, seeds(10), 300, none, false)
 	for _, v := range wrong {
 		t.Error(v)
 	}
@@ -427,7 +427,7 @@ func TestMembersThatTakeTurnsLoseNothingAndAgree(t *testing.T) {
 }
 
 func TestWhenTheLogLosesItsEndCopiesThatDoNotNoticeAgree(t *testing.T) {
-	wrong, _ := runs(t, seeds(16), 300, none, true)
+	wrong, _ := runs(t, seeds(10), 300, none, true)
 	for _, v := range wrong {
 		t.Error(v)
 	}
