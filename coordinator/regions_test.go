@@ -156,3 +156,38 @@ func later(a, b time.Time) time.Time {
 	}
 	return a
 }
+
+// The operations in a region that was cut off held all permits of the limit that all pools share: the others did
+// nothing until it was back.
+func TestARegionThatIsCutOffHoldsNoMoreThanItsShareOfALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		system, store := mem.New(mem.Options{}), statemem.New(statemem.Options{})
+		_, stopEU := serveTasks(t, system, "eu", 16, 2*time.Second)
+		defer stopEU()
+		us, stopUS := serveTasks(t, system, "us", 16, 2*time.Second)
+		defer stopUS()
+		p := numbers.New(t, 80)
+		p.Lane, p.Stored = program.Safe, true
+		p.Place = func(v int) program.Placement { // the pool with the most work is the most urgent
+			return program.Placement{Region: []string{"eu", "eu", "eu", "us"}[v/20]}
+		}
+		beginRun(t, store, 80)
+		now := time.Now()
+		conn := &severed{Conn: system.Connect("coordinator"), began: now, from: now.Add(5 * time.Second),
+			until: now.Add(65 * time.Second)}
+		defer func() { _ = conn.Close() }()
+		o := applyOptions(conn.Conn, store, p, "a")
+		o.Hub, o.Parallelism = hub.New(conn, "c1"), 8
+		out, err := New(o).Run(t.Context())
+		if err != nil || out.Status != "done" || len(out.InDoubt) > 0 {
+			t.Errorf("the run ended as %q, with %d in doubt: %v", out.Status, len(out.InDoubt), err)
+		}
+		last := time.Time{}
+		for _, at := range us.times {
+			last = later(last, at)
+		}
+		if took := last.Sub(now); took > 30*time.Second { // 20 operations of 2 s, two at a time
+			t.Errorf("the last operation of the other pool began after %s", took)
+		}
+	})
+}

@@ -30,8 +30,9 @@ type limit struct {
 	measured time.Time // when it was declared last
 
 	idle   []permit
-	inUse  int // by vertices
-	kept   int // those of inUse whose operations are in doubt for the rest of the run
+	inUse  int           // by vertices
+	by     map[*pool]int // of inUse, by the pool of the vertex; see shares.go
+	kept   int           // those of inUse whose operations are in doubt for the rest of the run
 	queued []string
 	taken  []bool  // which request numbers are in use
 	want   int     // vertices that could use a permit now
@@ -57,6 +58,7 @@ type permit struct {
 	limit *limit
 	id    string
 	since time.Time
+	pool  *pool // of the vertex that uses it; nil if nobody does, for a place, and for one of an earlier process
 }
 
 // permits are the limits and the pools that this run uses, and the permits that it holds, has asked for, or is to give
@@ -197,7 +199,7 @@ func (ps *permits) granted(e Granted) (of wire.AttemptID, earlier bool) {
 	}
 	lim.dequeue(e.ID)
 	lim.blockers, lim.holders, lim.investigated = nil, nil, time.Time{} // it moves
-	p := permit{lim, e.ID, ps.now}
+	p := permit{limit: lim, id: e.ID, since: ps.now}
 	if ps.halted() {
 		ps.releasePermit(p)
 		return "", false
@@ -213,7 +215,7 @@ func (ps *permits) takeOver(key PermitKey, open bool) (p permit, held bool) {
 	lim := ps.limits[key.Limit]
 	delete(ps.reclaims, key)
 	lim.dequeue(key.ID)
-	p = permit{lim, key.ID, ps.now}
+	p = permit{limit: lim, id: key.ID, since: ps.now}
 	if !open {
 		ps.releasePermit(p)
 		return permit{}, false
@@ -272,7 +274,10 @@ func (ps *permits) take(w *work, c *class) {
 		if lim.pool != nil {
 			w.place = ps.use(lim)
 		} else {
-			w.permits = append(w.permits, ps.use(lim))
+			p := ps.use(lim)
+			p.pool = c.pool
+			lim.count(c.pool, 1)
+			w.permits = append(w.permits, p)
 		}
 	}
 }
@@ -298,6 +303,8 @@ func (ps *permits) free(list []permit) {
 	for _, p := range list {
 		lim := p.limit
 		lim.inUse--
+		lim.count(p.pool, -1)
+		p.pool = nil
 		over := lim.inUse+len(lim.idle) >= lim.slots // the limit was made smaller
 		if lim.local {
 			continue
@@ -388,6 +395,7 @@ func (ps *permits) ack(delivery int, list []permit) {
 func (ps *permits) drop(w *work) {
 	for _, p := range w.permits {
 		p.limit.inUse--
+		p.limit.count(p.pool, -1)
 		ps.releasePermit(p)
 	}
 	w.permits = nil

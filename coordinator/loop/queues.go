@@ -51,23 +51,46 @@ func (qs *queues) dequeue(x *vertex) {
 }
 
 // mostUrgentClass returns the class that the next vertex is started from: the one that determines when the run can end,
-// by the critical path of its heaviest vertex or by the work that waits for its pool. It returns -1 if nothing can
-// start.
+// by the critical path of its heaviest vertex or by the work that waits for its pool, among those whose pools have not
+// taken their shares of a limit. If all have, none of the others could start. It returns -1 if nothing can start.
 func (qs *queues) mostUrgentClass() int {
-	best, most, heaviest, first := -1, 0.0, 0.0, 0
-	for i := range qs.classes {
+	best, fair := urgent{class: -1}, urgent{class: -1}
+	for i, c := range qs.classes {
 		class := i + firstClass
 		v, ok := qs.sched.First(class)
 		if !ok || !qs.admits(class) {
 			continue
 		}
 		way := qs.sched.Priority(v)
-		pressing := max(way, qs.classes[i].pool.backlog())
-		if best < 0 || pressing > most || pressing == most && (way > heaviest || way == heaviest && v < first) {
-			best, most, heaviest, first = class, pressing, way, v
+		u := urgent{class, max(way, c.pool.backlog()), way, v}
+		if u.before(best) {
+			best = u
+		}
+		if u.before(fair) && !qs.overShare(c) {
+			fair = u
 		}
 	}
-	return best
+	if fair.class >= 0 {
+		return fair.class
+	}
+	return best.class
+}
+
+// urgent is how urgent the first vertex of a class is.
+type urgent struct {
+	class         int // -1 for none
+	pressing, way float64
+	first         int
+}
+
+func (u urgent) before(o urgent) bool {
+	switch {
+	case o.class < 0 || u.pressing != o.pressing:
+		return o.class < 0 || u.pressing > o.pressing
+	case u.way != o.way:
+		return u.way > o.way
+	}
+	return u.first < o.first
 }
 
 // admits reports whether a vertex of the scheduler's class could start now.
