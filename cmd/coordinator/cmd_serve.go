@@ -45,7 +45,7 @@ Options:
   -plan-size=MIB        How large the result of a plan may be: the plan, the schemas of its providers, and its JSON;
                         default 512. Workspaces can have lower bounds on time, size, and memory.
   -program-processes=N  How many processes and threads the user of the service may have when a plugin, a provisioner or
-                        another program of a run starts one more; default 4096, and 0 for no limit. Root has none.
+                        another program of a run starts one more; default 8192, and 0 for no limit. Root has none.
   -program-file-size=MIB
                         How large each file that such a program writes may be; default 8192, and 0 for no limit.
   -allow-read=PATHS, -allow-write=PATHS
@@ -105,7 +105,7 @@ func runServe(ctx context.Context, a *app, args []string) int {
 	f.Int64Var(&o.EngineMemory, "engine-memory", 0, "")
 	f.DurationVar(&o.PlanTime, "plan-time", 0, "")
 	f.Int64Var(&o.PlanSize, "plan-size", serving.DefaultPlanSize, "")
-	f.Int64Var(&o.ProgramProcesses, "program-processes", 4096, "")
+	f.Int64Var(&o.ProgramProcesses, "program-processes", 8192, "")
 	f.Int64Var(&o.ProgramFileSize, "program-file-size", 8192, "")
 	f.Func("allow-read", "", func(list string) error {
 		o.Readable = append(o.Readable, filepath.SplitList(list)...)
