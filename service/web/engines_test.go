@@ -15,10 +15,10 @@ func TestAdministratorsSeeTheEnginesAndWhatTheyAreKeptFrom(t *testing.T) {
 	b := newBrowser(t)
 	b.login("root", b.Token)
 	b.engines = web.Engines{Confinement: "Landlock <confines> them.", Seats: []web.Seat{
-		{Number: 1, Since: time.Now().Add(-time.Minute), Calls: 3, Restarts: 7},
+		{Number: 1, Program: "1.2.3", Since: time.Now().Add(-time.Minute), Calls: 3, Restarts: 7},
 		{Number: 2, Trouble: "there is no <memory>"}}}
 	_, _, text := b.get("/app/settings/workers")
-	for _, want := range []string{"Landlock &lt;confines&gt; them.", "3 phases", "7 times", ">missing<",
+	for _, want := range []string{"Landlock &lt;confines&gt; them.", "3 phases", "Millipede 1.2.3", "7 times", ">missing<",
 		"there is no &lt;memory&gt;"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it does not show %q", want)
