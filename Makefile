@@ -20,6 +20,8 @@ FAULTS      ?= 3
 SERVERS     ?=
 FUZZTIME    ?= 1m
 FUZZ        ?= .
+SYSTEMS     ?= linux, darwin, windows
+GORELEASER  ?= github.com/goreleaser/goreleaser/v2@v2.16.0
 GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # What a simulation plays: many seeds, or the one that is named.
@@ -28,13 +30,13 @@ PLAY = $(if $(filter file,$(origin SEED)),-seeds=$(SEEDS) -from=$(FROM),-seed=$(
 # The version of a release. Without it, programs have the one that follows from their revision (cmd/internal/build).
 LINK = $(if $(VERSION),-ldflags '-X github.com/millipede-iac/millipede/cmd/internal/build.released=$(VERSION)')
 
-# Modules of their own: what users do not have to download.
-MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod deploy/*/go.mod))
+# Modules of their own: what users do not have to download. Helm takes minutes to build, so make helm alone does.
+MODULES := $(filter-out test/helm,$(patsubst %/go.mod,%,$(wildcard test/*/go.mod deploy/*/go.mod)))
 
 .DEFAULT_GOAL := help
 .PHONY: help build test race lint vet generate bench pages backends servers servers-kubernetes servers-consul \
 	contend pipelines destroys fuzz sim sim-service fault fault-large fault-service teams people watching interrupts \
-	hostile drivers conformance tools images images-test containers helm clean
+	hostile drivers conformance tools images images-test containers helm release-dry-run clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -165,7 +167,13 @@ containers: ## start deploy/compose, apply, and inject FAULTS faults of each kin
 	$(GO) test ./test/containers -count=1 -timeout=12h -v -docker -faults=$(FAULTS) -seed=$(SEED)
 
 helm: ## lint and render the chart, and try its network policies; SERVERS=DIR has etcd and kube-apiserver, for a dry run
+	$(GO) -C test/helm vet .
 	$(GO) -C test/helm test . -count=1 -v -servers=$(SERVERS)
+
+release-dry-run: ## make all of a release in bin/release, and publish nothing; SYSTEMS="linux" leaves the others out
+	@mkdir -p $(BIN)
+	sed 's/^\( *goos:\).*/\1 [$(SYSTEMS)]/' .goreleaser.yaml > $(BIN)/goreleaser.yaml
+	$(GO) run $(GORELEASER) release --config $(BIN)/goreleaser.yaml --snapshot --clean --skip=sign
 
 clean: ## remove what was built
 	rm -rf bin

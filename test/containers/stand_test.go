@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -97,13 +98,36 @@ func newStand(t *testing.T) *stand {
 			t.Fatal(err)
 		}
 	}
-	images := filepath.Join(s.dir, "images")
-	said, err := s.command(t.Context(), filepath.Join(root, "deploy/images"), "go", "run", ".", "-out", images,
-		"-platforms", "linux/"+runtime.GOARCH, "millipede-coordinator", "millipede-worker", "millipede-nats")
+	made, err := build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var env strings.Builder
+	for program, tag := range made.images {
+		t.Setenv(strings.ToUpper(program)+"_IMAGE", tag)
+	}
+	t.Cleanup(s.remove)
+	return s
+}
+
+// built is what all tests need.
+type built struct {
+	dir       string
+	images    map[string]string // the tags in Docker, by program
+	providers string            // the mirror of the test providers
+}
+
+// build builds the images and the test providers, once, and loads the images into Docker.
+var build = sync.OnceValues(func() (b built, err error) {
+	if b.dir, err = os.MkdirTemp("", "millipede-containers-"); err != nil {
+		return b, err
+	}
+	b.images, b.providers = map[string]string{}, filepath.Join(b.dir, "providers")
+	images := filepath.Join(b.dir, "images")
+	said, err := command("go", "-C", "../../deploy/images", "run", ".", "-out", images, "-platforms",
+		"linux/"+runtime.GOARCH, "millipede-coordinator", "millipede-worker", "millipede-nats")
+	if err != nil {
+		return b, err
+	}
 	for line := range strings.Lines(said) {
 		tag, _, _ := strings.Cut(line, " ")
 		name, _, ok := strings.Cut(tag, ":")
@@ -111,15 +135,37 @@ func newStand(t *testing.T) *stand {
 		if !ok || !ours {
 			continue // the go command reports a download
 		}
-		s.must("docker", "load", "-q", "-i", filepath.Join(images, name+"_linux_"+runtime.GOARCH+".tar"))
-		fmt.Fprintf(&env, "%s_IMAGE=%s\n", strings.ToUpper(program), tag)
-		t.Setenv(strings.ToUpper(program)+"_IMAGE", tag)
+		if _, err := command("docker", "load", "-q", "-i", filepath.Join(images, name+"_linux_"+runtime.GOARCH+
+			".tar")); err != nil {
+			return b, err
+		}
+		b.images[program] = tag
 	}
-	if strings.Count(env.String(), "\n") != 3 {
-		t.Fatalf("not three images were made:\n%s", said)
+	if len(b.images) != 3 {
+		return b, fmt.Errorf("not three images were made:\n%s", said)
 	}
-	t.Cleanup(s.remove)
-	return s
+	// The user of the containers is another one, and the images have no libraries.
+	_, err = command("env", "CGO_ENABLED=0", "go", "-C", "../providers", "run", "./cmd/mirror", "-out", b.providers)
+	return b, errors.Join(err, os.Chmod(b.dir, 0o755)) //nolint:gosec // for that user
+})
+
+func command(name string, args ...string) (string, error) {
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if *docker {
+		if b, _ := build(); b.dir != "" {
+			_ = os.RemoveAll(b.dir) // a temporary directory
+		}
+	}
+	os.Exit(code)
 }
 
 // copied is the part of a folder that belongs to the project: not what a trial has left there.
@@ -200,15 +246,13 @@ func (s *stand) connect() {
 // withFleet adds the test providers to the containers, and small disks to some, where this process may mount.
 func (s *stand) withFleet() {
 	s.Helper()
-	mirror := filepath.Join(s.dir, "providers")
-	c := exec.CommandContext(s.Context(), "go", "-C", filepath.Join(s.root, "test/providers"), "run", "./cmd/mirror",
-		"-out", mirror)
-	c.Env = append(os.Environ(), "CGO_ENABLED=0") // the images have no libraries
-	if out, err := c.CombinedOutput(); err != nil {
-		s.Fatalf("building the test providers: %v\n%s", err, out)
+	made, err := build()
+	if err != nil {
+		s.Fatal(err)
 	}
+	mirror := made.providers
 	// The containers' user is another one.
-	err := errors.Join(os.MkdirAll(s.cloud, 0o777), os.WriteFile(s.record, nil, 0o666), os.Chmod(s.cloud, 0o777),
+	err = errors.Join(os.MkdirAll(s.cloud, 0o777), os.WriteFile(s.record, nil, 0o666), os.Chmod(s.cloud, 0o777),
 		os.Chmod(s.record, 0o666), os.Chmod(filepath.Dir(s.cloud), 0o777), os.Chmod(s.dir, 0o755))
 	for at := filepath.Dir(s.dir); err == nil && at != filepath.Dir(at) && at != os.TempDir(); at = filepath.Dir(at) {
 		err = os.Chmod(at, 0o755)

@@ -1,0 +1,3 @@
+module github.com/millipede-iac/millipede/deploy/releases
+
+go 1.26.0
