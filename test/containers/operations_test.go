@@ -93,23 +93,56 @@ func (p *people) ready() int {
 	return answer.StatusCode
 }
 
-func TestALostRegionWaitsAndTheOthersContinue(t *testing.T) {
-	p := newPeople(t)
-	w := p.workspace("w0")
+// applies has a person apply machines whose creation takes a time, again after each doubt. The channel gets the outcome.
+func (p *people) applies(w *client.Workspace, ms int) <-chan error {
+	p.Helper()
 	dir := filepath.Join(p.dir, "people", w.Name)
-	if err := configuration(dir, w.Name, "small", 4000); err != nil {
-		t.Fatal(err)
+	if err := configuration(dir, w.Name, "small", ms); err != nil {
+		p.Fatal(err)
 	}
 	applied := make(chan error, 1)
 	go func() { // ends when the person has applied the configuration, or gives up
 		for try := range patience {
-			if done, err := p.apply(t.Context(), w, dir, fmt.Sprint("try ", try)); done || err != nil {
+			if done, err := p.apply(p.Context(), w, dir, fmt.Sprint("try ", try)); done || err != nil {
 				applied <- err
 				return
 			}
 		}
 		applied <- errors.New("it was not applied in many tries")
 	}()
+	return applied
+}
+
+// done waits for the outcome of applies, and checks that each machine is there, and was created once.
+func (p *people) done(w *client.Workspace, applied <-chan error) {
+	p.Helper()
+	if err := <-applied; err != nil {
+		p.Fatal(err)
+	}
+	if err := p.complete(p.Context(), w); err != nil {
+		p.Error(err)
+	}
+	created := map[string]int{}
+	for _, c := range p.calls() {
+		if c.op == "create" {
+			created[c.name]++
+		}
+	}
+	for name, n := range created {
+		if n > 1+p.forgiven[name] {
+			p.Errorf("%s was created %d times", name, n)
+		}
+	}
+	if n := len(p.objects()); n != machines*len(regions) {
+		p.Errorf("the cloud has %d machines", n)
+	}
+	p.Logf("%d creations were in doubt, of which %d had not been done", p.doubts, len(p.forgiven))
+}
+
+func TestALostRegionWaitsAndTheOthersContinue(t *testing.T) {
+	p := newPeople(t)
+	w := p.workspace("w0")
+	applied := p.applies(w, 4000)
 	p.eventually("a creation is under way in eu", func() bool {
 		for _, c := range p.calls() {
 			if c.op == "create" && c.pool == "eu" {
@@ -127,39 +160,16 @@ func TestALostRegionWaitsAndTheOthersContinue(t *testing.T) {
 		t.Errorf("eu has finished %d creations without a worker", n-lost)
 	}
 	p.docker("start", p.container("worker-eu"))
-	if err := <-applied; err != nil {
-		t.Fatal(err)
-	}
-	if err := p.complete(t.Context(), w); err != nil {
-		t.Error(err)
-	}
-	created := map[string]int{}
-	for _, c := range p.calls() {
-		if c.op == "create" {
-			created[c.name]++
-		}
-	}
-	for name, n := range created {
-		if n > 1+p.forgiven[name] {
-			t.Errorf("%s was created %d times", name, n)
-		}
-	}
-	if n := len(p.objects()); n != machines*len(regions) {
-		t.Errorf("the cloud has %d machines", n)
-	}
-	t.Logf("%d creations were in doubt, of which %d had not been done", p.doubts, len(p.forgiven))
+	p.done(w, applied)
 }
 
 func TestNothingBeginsWithoutTheMajorityAndAllContinuesWithIt(t *testing.T) {
 	p := newPeople(t)
 	w := p.workspace("w0")
-	p.ends(p.begins(w, 10))
-	w = p.workspace("w1")
-	id := p.begins(w, 4000)
-	p.eventually("creations are under way", func() bool { return p.begun("create") > machines*len(regions) })
+	applied := p.applies(w, 3000)
+	p.eventually("creations are under way", func() bool { return p.begun("create") > machines })
 	p.kill("nats-1")
 	p.kill("nats-2")
-	p.eventually("the service is not ready", func() bool { return p.ready() == http.StatusServiceUnavailable })
 	// What is under way ends, and nothing begins: a claim would need the majority.
 	p.eventually("no creation is under way", func() bool {
 		for _, c := range p.calls() {
@@ -175,11 +185,7 @@ func TestNothingBeginsWithoutTheMajorityAndAllContinuesWithIt(t *testing.T) {
 		t.Errorf("%d creations have begun without the majority", after-before)
 	}
 	p.docker("start", p.container("nats-1"), p.container("nats-2"))
-	p.ends(id)
-	p.eventually("the service is ready", func() bool { return p.ready() == http.StatusOK })
-	if n := p.begun("create"); n != 2*machines*len(regions) {
-		t.Errorf("%d creations have begun", n)
-	}
+	p.done(w, applied)
 }
 
 func TestTheServiceMovesToAnEmptyVolumeByItsBackup(t *testing.T) {
