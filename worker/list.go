@@ -71,7 +71,7 @@ func (p *pager) run(ctx context.Context, objects <-chan wire.ListedObject) error
 	tick := time.NewTicker(pageAfter)
 	defer tick.Stop()
 	for {
-		full := false
+		var full bool
 		select {
 		case o, more := <-objects:
 			if !more {
