@@ -202,3 +202,32 @@ func TestTheServiceKeepsTheAnswersToTheNewestRequestsAlone(t *testing.T) {
 		t.Errorf("the state was written %d times, and is %q", st.writes, st.data)
 	}
 }
+
+// Answers that waited for room in the service had filled the window of the connection, so that the answer that had the
+// room could not go on: all of them waited for ever.
+func TestLargeAnswersThatWaitDoNotHoldTheOneThatIsReceived(t *testing.T) {
+	h := newHarnessFor(t, 1, 48<<20)
+	h.Start()
+	const others = 8
+	var began sync.WaitGroup
+	began.Add(1 + others)
+	h.engine.PlanFunc = func(_ context.Context, j *work.Job) (*work.PlanResult, error) {
+		began.Done()
+		began.Wait()
+		size := 20 << 20 // with the first one, more than the room of 64 MiB
+		if j.Run.ID == "run-0" {
+			size = 47 << 20
+		}
+		return &work.PlanResult{Plan: make([]byte, size)}, nil
+	}
+	var all sync.WaitGroup
+	for i := range 1 + others {
+		all.Go(func() {
+			j, _, _ := job(t, "run-"+strconv.Itoa(i))
+			if _, err := h.Plan(t.Context(), j); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}

@@ -43,8 +43,14 @@ type harness struct {
 
 func newHarness(t *testing.T, seats int) *harness {
 	t.Helper()
+	return newHarnessFor(t, seats, 1<<20)
+}
+
+// newHarnessFor is newHarness with the largest answer, in bytes.
+func newHarnessFor(t *testing.T, seats int, answer int64) *harness {
+	t.Helper()
 	h := &harness{engine: &servicetest.Engine{}, epochs: map[int]uint64{}, kill: map[int]func(){}, ice: map[int][2]*ice{}}
-	h.Seats = seat.New(seat.Options{Seats: seats, MaxState: 1 << 20, MaxAnswer: 1 << 20,
+	h.Seats = seat.New(seat.Options{Seats: seats, MaxState: 1 << 20, MaxAnswer: answer,
 		Log:     slog.New(slog.DiscardHandler),
 		Handler: func(seat.Peer) http.Handler { return http.NotFoundHandler() },
 		Ready:   func(context.Context, seat.Peer) error { return nil },

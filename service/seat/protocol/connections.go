@@ -9,8 +9,8 @@ import (
 )
 
 // MostCalls and MostRequests bound what is in progress on the connection for calls, and on that for the requests of an
-// engine: further ones wait. The service cannot trust an engine, and each request needs its headers and a goroutine,
-// together at most about 30 KiB.
+// engine: further ones wait. The service cannot trust an engine, and each request needs its headers, a goroutine and a
+// window, together at most about 160 KiB.
 const (
 	MostCalls    = 100_000
 	MostRequests = 4096
@@ -27,10 +27,17 @@ func protocols() *http.Protocols {
 	return p
 }
 
-// tuning lets both bodies of a request be large, without many updates of windows.
+// streamWindow is how much of one body may be on its way, or received but not read, in bytes. All bodies of a connection
+// together have no such bound: those that wait to be read would use it up, and hold the one that they wait for.
+const (
+	streamWindow     = 128 << 10
+	connectionWindow = 1 << 30
+)
+
+// tuning lets many requests, with large bodies, be in progress.
 func tuning(most int) *http.HTTP2Config {
 	return &http.HTTP2Config{MaxConcurrentStreams: most, MaxReadFrameSize: 1 << 18,
-		MaxReceiveBufferPerConnection: 1 << 24, MaxReceiveBufferPerStream: 1 << 22}
+		MaxReceiveBufferPerConnection: connectionWindow, MaxReceiveBufferPerStream: streamWindow}
 }
 
 // errEnded says that the connection to the other side has ended.
