@@ -78,7 +78,7 @@ func (n *nats) route(x *call) {
 	alive := false
 	for i := range n.serving {
 		s := n.serving[(n.turn+i)%len(n.serving)]
-		if s.pool != x.pool || s.ended || !s.c.isUp() {
+		if s.pool != x.pool || s.ended || !s.c.isUp() || n.away(s.pool) {
 			continue
 		}
 		if alive = true; s.busy >= s.slots {
@@ -171,7 +171,7 @@ func (c *conn) answer(s *serving, x *call, data []byte) {
 		s.busy--
 		o.reply(nil)
 		w := c.p.w
-		if w.odds(60) || !c.isUp() {
+		if w.odds(60) || !c.isUp() || c.n.away(s.pool) {
 			w.faults["call lost"]++
 			w.after(aliveLost, func() { x.o.reply(wire.ErrLostCall) })
 			return

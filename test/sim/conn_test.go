@@ -31,7 +31,7 @@ func (c *conn) Close() error { return nil }
 func (c *conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	o := &op{p: c.p, kind: network, name: "PublishTask", key: string(ref.Attempt), twice: true}
 	o.effect = func(o *op) {
-		if c.n.refuses(o) {
+		if c.n.refuses(o) || c.beyond(o, ref.Pool) {
 			return
 		}
 		c.n.known = append(c.n.known, ref)
@@ -111,13 +111,13 @@ func (d *delivery) Sequence() uint64  { return d.m.seq }
 func (d *delivery) key() string { return fmt.Sprintf("%s #%d", d.m.ref.Attempt, d.m.seq) }
 
 func (d *delivery) Ack(ctx context.Context) error {
-	return d.c.request(ctx, "Ack", d.key(), func() error {
+	return d.c.request(ctx, "Ack", d.key(), d.c.requestIn(d.m.ref.Pool, func() error {
 		if d.q == &d.c.n.results && !d.m.forged && !d.c.p.w.isByzantine(d.m.ref.Pool) {
 			d.c.p.w.mustBeRecorded(d.m.ref)
 		}
 		d.q.remove(func(m *message) bool { return m == d.m })
 		return nil
-	})
+	}))
 }
 
 func (d *delivery) Release(ctx context.Context) error {
@@ -141,7 +141,7 @@ func (c *conn) HighWater(ctx context.Context, pools []string) (mark wire.HighWat
 
 // Claim implements wire.Claims.
 func (c *conn) Claim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) (held wire.Claim, err error) {
-	err = c.request(ctx, "Claim", string(ref.Attempt), func() error {
+	err = c.request(ctx, "Claim", string(ref.Attempt), c.requestIn(ref.Pool, func() error {
 		if at, ok := c.fetched[ref.Attempt]; ok && !claim.Tombstone && time.Since(at) > claimWindow {
 			return wire.ErrStale
 		}
@@ -157,20 +157,20 @@ func (c *conn) Claim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) (h
 			}
 		}
 		return nil
-	})
+	}))
 	return held, err
 }
 
 // ReadClaim implements wire.Claims.
 func (c *conn) ReadClaim(ctx context.Context, ref wire.TaskRef) (claim wire.Claim, err error) {
-	err = c.request(ctx, "ReadClaim", ref.Pool+" "+string(ref.Attempt), func() error {
+	err = c.request(ctx, "ReadClaim", ref.Pool+" "+string(ref.Attempt), c.requestIn(ref.Pool, func() error {
 		there, ok := c.n.claims[wire.ClaimSubject(ref)]
 		if !ok {
 			return wire.ErrNotFound
 		}
 		claim = there
 		return nil
-	})
+	}))
 	return claim, err
 }
 
@@ -223,20 +223,20 @@ func (c *conn) PoolBlobs(string) wire.Blobs { return c }
 
 // PutKey implements wire.Keys.
 func (c *conn) PutKey(ctx context.Context, pool, run, recipient string, sealed []byte) error {
-	return c.request(ctx, "PutKey", pool+" "+run+" "+recipient, func() error {
+	return c.request(ctx, "PutKey", pool+" "+run+" "+recipient, c.requestIn(pool, func() error {
 		c.n.keys[wire.KeySubject(pool, run, recipient)] = sealed
 		return nil
-	})
+	}))
 }
 
 // PutKeys implements wire.Keys.
 func (c *conn) PutKeys(ctx context.Context, pool, run string, sealed []wire.SealedKey) error {
-	return c.request(ctx, "PutKeys", pool+" "+run, func() error {
+	return c.request(ctx, "PutKeys", pool+" "+run, c.requestIn(pool, func() error {
 		for _, k := range sealed {
 			c.n.keys[wire.KeySubject(pool, run, k.Recipient)] = k.Sealed
 		}
 		return nil
-	})
+	}))
 }
 
 // PurgeKeys implements wire.Keys.
@@ -250,10 +250,10 @@ func (c *conn) PurgeKeys(ctx context.Context, pool, run string) error {
 
 // GetKey implements wire.Keys.
 func (c *conn) GetKey(ctx context.Context, pool, run, recipient string) (sealed []byte, err error) {
-	err = c.request(ctx, "GetKey", pool+" "+run, func() error {
+	err = c.request(ctx, "GetKey", pool+" "+run, c.requestIn(pool, func() error {
 		sealed = c.n.keys[wire.KeySubject(pool, run, recipient)]
 		return found(sealed != nil)
-	})
+	}))
 	return sealed, err
 }
 
@@ -278,6 +278,9 @@ func (n *nats) tell(control bool, m any) {
 	for _, w := range n.watchers {
 		// A killed process may leave its watcher in the list, depending on how far its goroutines had come.
 		if w.control != control || w.c.p.dead || n.w.odds(50) {
+			continue
+		}
+		if n.severed && w.c.within(n.w.options.region) { // a control message; heartbeats are not for workers
 			continue
 		}
 		n.w.after(n.w.latency(), func() {
@@ -354,7 +357,7 @@ func (c *conn) beat(ctx context.Context, subject string, data []byte) error {
 				return
 			}
 			h, err := wire.ReadHeartbeat(subject, data) // like every real listener
-			if err != nil {
+			if err != nil || c.n.away(h.Pools[0]) {
 				return
 			}
 			c.n.workers[subject] = seen{h, time.Now()}

@@ -55,6 +55,7 @@ func (h *handle) Commit(ctx context.Context, tx journal.Commit) error {
 		commit := func() error {
 			tx.Fence = h.fence(tx.Fence)
 			err := h.site.store.Commit(context.Background(), tx)
+			h.w.mustNotDoubt(h.p, tx.Events)
 			h.check()
 			return err
 		}

@@ -43,6 +43,8 @@ type nats struct {
 	workers      map[string]seen
 	known        []wire.TaskRef // of all tasks
 	byzantineKey string
+	severed      bool // the region with a store of its own is cut off, since severedAt
+	severedAt    time.Time
 	failing      time.Time // the time since which nothing can be stored; zero if it can
 }
 
@@ -111,7 +113,7 @@ func (q *stream) hand() {
 			if len(f.got) == f.n {
 				break
 			}
-			if m.hidden.After(now) || !f.match(m.ref) {
+			if m.hidden.After(now) || !f.match(m.ref) || f.c.coordinator != "" && q.n.away(m.ref.Pool) {
 				continue
 			}
 			wait := taskWait
@@ -203,6 +205,16 @@ func (n *nats) highWater(pools []string) wire.HighWater {
 		for _, subject := range n.claimed {
 			if strings.HasPrefix(subject, "claim."+wire.Token(pool)+".") {
 				at.Last++
+			}
+		}
+		if pool == n.w.options.region && n.w.options.without != guardAway {
+			var why error
+			if n.severed {
+				why = wire.ErrUnanswered
+			}
+			mark.SetStore(pool, why)
+			if n.severed {
+				continue
 			}
 		}
 		mark.Claims[pool] = at

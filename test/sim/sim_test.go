@@ -38,6 +38,8 @@ const (
 	guardSubject guard = "subject"
 	// guardTold: a message store that stores nothing is distinguished from one that does not answer.
 	guardTold guard = "told"
+	// guardAway: a region whose message store does not answer is distinguished from one whose workers are dead.
+	guardAway guard = "away"
 	// guardTomb: an attempt that may have been published is withdrawn only with a tombstone in its register, which fails
 	// if a worker has claimed it.
 	guardTomb guard = "tomb"
@@ -55,7 +57,7 @@ const (
 
 var guards = []guard{guardClaim, guardNonce, guardIntent, guardStart, guardCommit, guardPermit, guardFence,
 	guardRecorded, guardKept, guardPlace,
-	guardSubject, guardTold, guardTomb, guardWrites, guardReads, guardKeeps, guardOrder,
+	guardSubject, guardTold, guardAway, guardTomb, guardWrites, guardReads, guardKeeps, guardOrder,
 	guardObjects}
 
 // options are the options of a simulation.
@@ -68,9 +70,10 @@ type options struct {
 	pools                               []string // the workers of the first one follow the protocol
 	// fair is set if no faults are injected at all and there is much to do, so that idle slots can be noticed.
 	fair      bool
-	byzantine bool // one of the pools has a worker that forges messages
-	sparse    int  // an object refers to one in so many others
-	narrow    int  // the slots of a limit for all pools but the first one; 0 means no limit
+	byzantine bool   // one of the pools has a worker that forges messages
+	sparse    int    // an object refers to one in so many others
+	region    string // the pool that has a message store of its own; empty for none
+	narrow    int    // the slots of a limit for all pools but the first one; 0 means no limit
 }
 
 // draw draws the options of a seed.
@@ -148,6 +151,10 @@ func simulate(t *testing.T, seed uint64, without guard, trace io.Writer) (out ou
 		if teamed(seed) {
 			w.options.team()
 		}
+		w.remote = rand.New(rand.NewPCG(seed, 3))
+		if !teamed(seed) {
+			w.options.region = w.options.regional(w.remote)
+		}
 		w.play(dir)
 		out = outcome{sum: w.sum, ties: w.ties, steps: w.steps, took: time.Since(w.began), wrong: w.wrong, faults: w.faults,
 			made: w.cloud.made}
@@ -204,6 +211,9 @@ func (w *world) play(dir string) {
 	}
 	w.after(w.between(0, 5*time.Second), w.injectFaults)
 	w.after(time.Second, w.supervise)
+	if w.options.region != "" {
+		w.after(time.Duration(1+w.remote.IntN(30))*time.Second, w.isolate)
+	}
 	w.drawFailures()
 	if w.calm = w.options.fair; w.calm {
 		w.after(sample, w.mustNotIdle)

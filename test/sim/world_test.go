@@ -40,6 +40,7 @@ type world struct {
 	cloud     *cloud
 	hosts     []*host
 	layout    *rand.Rand // draws the pools and their objects, so that this does not change the other draws of a seed
+	remote    *rand.Rand // draws the region that is cut off, and when
 	idle      map[string]time.Time
 	sites     []*site
 	processes []*process
