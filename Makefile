@@ -35,8 +35,8 @@ MODULES := $(filter-out test/helm,$(patsubst %/go.mod,%,$(wildcard test/*/go.mod
 
 .DEFAULT_GOAL := help
 .PHONY: help build test race lint vet generate bench pages backends servers servers-kubernetes servers-consul \
-	contend pipelines destroys fuzz sim sim-service fault fault-large fault-service teams people watching interrupts \
-	hostile drivers conformance tools images images-test containers helm release-dry-run clean
+	contend pipelines destroys fuzz sim sim-service fault fault-large fault-service regions teams people watching \
+	interrupts hostile drivers conformance tools images images-test containers helm release-dry-run clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,6 +92,9 @@ people: ## twenty people use one service for ten minutes, over 40 workspaces; a 
 watching: ## 20,000 objects are read every 10 minutes beside applies; OBJECTS=N, PERIOD=DURATION, BEHIND=N
 	$(GO) test ./test/system -count=1 -timeout=3h -v -run WatchingDoesNotSlow \
 		-watched=$(OBJECTS) -period=$(PERIOD) -behind=$(BEHIND) -applied=250 -applies=5 -slower=5
+
+regions: ## three regions in network namespaces: far away, cut off for 60 s, captured; needs root
+	$(GO) test ./test/regions -count=1 -timeout=1h -v -namespaces
 
 fault-large: ## apply 2,000 resources while coordinator and workers are killed
 	$(GO) test ./test/fault -count=1 -timeout=1h -v -run Large -large

@@ -125,7 +125,8 @@ func serve(t *testing.T, file, store, listen string) *server.Server {
 func found(t *testing.T) *country {
 	t.Helper()
 	for variable, user := range map[string]string{"COORDINATOR": "coordinator", "WORKER_EU": "worker-eu",
-		"WORKER_US": "worker-us", "OBSERVER": "observer", "REGION_EU": "region-eu", "REGION_US": "region-us"} {
+		"WORKER_US": "worker-us", "OBSERVER": "observer", "REGION_EU": "region-eu", "REGION_US": "region-us",
+		"REGION_AP": "region-ap"} {
 		t.Setenv("MILLIPEDE_"+variable+"_PASSWORD", user)
 	}
 	dir := t.TempDir()

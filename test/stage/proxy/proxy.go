@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 )
 
 // Proxy passes connections on to an address. It is safe for concurrent use. Close it.
@@ -20,12 +21,16 @@ type Proxy struct {
 	mu    sync.Mutex // guards the fields below
 	cut   bool       // new connections are closed at once
 	held  chan struct{}
+	delay time.Duration // of all data, each way
 	conns map[net.Conn]struct{}
 }
 
 // Start listens on a port of loopback that the system chooses, and passes all data to the target, host:port.
-func Start(target string) (*Proxy, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func Start(target string) (*Proxy, error) { return StartAt("127.0.0.1:0", target) }
+
+// StartAt is Start at an address of the caller's choice.
+func StartAt(address, target string) (*Proxy, error) {
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listening for connections to %s: %w", target, err)
 	}
@@ -36,6 +41,13 @@ func Start(target string) (*Proxy, error) {
 
 // Address is where the proxy listens.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
+
+// Delay delays all data that arrives from now on, each way, as a long line does: what follows is not held up by it.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
 
 // Cut closes all connections, and each new one at once, until Mend.
 func (p *Proxy) Cut() {
@@ -112,24 +124,55 @@ func (p *Proxy) serve(client net.Conn) {
 	both.Wait()
 }
 
+// sent is data on its way through the proxy.
+type sent struct {
+	data []byte
+	due  time.Time
+}
+
+// onTheWay is how many pieces of data a connection may have in the proxy, each way.
+const onTheWay = 4096
+
 // pass copies from one side to the other, and waits while the proxy holds.
 func (p *Proxy) pass(to io.Writer, from io.Reader) {
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buffer)
+	way := make(chan sent, onTheWay)
+	var reader sync.WaitGroup
+	defer reader.Wait()
+	reader.Go(func() {
+		defer close(way)
+		for {
+			buffer := make([]byte, 64<<10)
+			n, err := from.Read(buffer)
+			p.mu.Lock()
+			due := time.Now().Add(p.delay)
+			p.mu.Unlock()
+			if n > 0 {
+				way <- sent{buffer[:n], due}
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	broken := false
+	for s := range way {
+		if broken {
+			continue // its other end is closed, so the reader ends
+		}
+		if wait := time.Until(s.due); wait > 0 {
+			time.Sleep(wait)
+		}
 		p.mu.Lock()
 		held := p.held
 		p.mu.Unlock()
 		if held != nil {
 			<-held
 		}
-		if n > 0 {
-			if _, err := to.Write(buffer[:n]); err != nil {
-				return
+		if _, err := to.Write(s.data); err != nil {
+			broken = true
+			if c, ok := from.(io.Closer); ok {
+				_ = c.Close()
 			}
-		}
-		if err != nil {
-			return
 		}
 	}
 }

@@ -245,8 +245,8 @@ type Worker struct {
 	// Env is added to its environment, and URL replaces the site's server, from the next Start on.
 	Env []string
 	URL string
-	// Args are additional options.
-	Args []string
+	// Args are additional options, and Prefix is a program with arguments that executes the worker.
+	Args, Prefix []string
 	// Program replaces Built.Worker, from the next Start on.
 	Program string
 
@@ -288,7 +288,8 @@ func (w *Worker) Command() *exec.Cmd {
 		url = w.site.NATS
 	}
 	args := append([]string{"-nats=" + url, "-pool=" + w.pool, "-cache=" + w.Dir, "-slots=16"}, w.Args...)
-	c := exec.Command(cmp.Or(w.Program, Built.Worker), args...)
+	call := slices.Concat(w.Prefix, []string{cmp.Or(w.Program, Built.Worker)}, args)
+	c := exec.Command(call[0], call[1:]...)
 	c.Env = append(w.site.Environment(), w.Env...)
 	if g := w.site.Guard; g != nil { // with the variables of all NATS programs
 		user := "worker-" + w.pool
