@@ -128,7 +128,7 @@ func TestTheStateStoresOfEveryVersionAreRead(t *testing.T) {
 			t.Errorf("its output is %+v", o)
 		}
 		runs, err := s.Runs(ctx, sampleRun.Workspace)
-		if err != nil || len(runs) != 1 || runs[0] != sampleRun {
+		if err != nil || len(runs) != 1 || !reflect.DeepEqual(runs[0], sampleRun) {
 			t.Errorf("its runs are %+v, %v", runs, err)
 		}
 		events, err := s.Events(ctx, sampleRun.ID)

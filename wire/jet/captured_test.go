@@ -169,7 +169,7 @@ func TestAStreamWaitsForTheServersOfItsReplicas(t *testing.T) {
 			{0, exists, jetstream.ErrStreamNameAlreadyInUse, 0},
 		} {
 			made = 0
-			time.Sleep(s.after)
+			<-time.After(s.after)
 			if err := create("TASKS-eu", s.make); !errors.Is(err, s.err) || made != s.made {
 				t.Errorf("after %v: %v, %d replicas; want %v, %d", s.after, err, made, s.err, s.made)
 			}
