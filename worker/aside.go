@@ -11,9 +11,11 @@ import (
 // A pool's workers share one queue, so a worker may fetch a task of a version that it does not speak. It returns the
 // task without claiming it, so that no attempt is lost, and leaves the queue to the others for a while.
 
+// The bounds of that while. It is short, because another coordinator of the pool may have a task that the worker can
+// read: no slot is idle for more than three seconds then.
 const (
 	firstAside = time.Second
-	lastAside  = 30 * time.Second
+	lastAside  = 2 * time.Second
 )
 
 // asideTime is how long a worker leaves the queue of a pool to others.
