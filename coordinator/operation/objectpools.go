@@ -466,8 +466,8 @@ func named(list []string) string {
 	return "one of the pools " + strings.Join(quoted, ", ")
 }
 
-// version returns the version of the protocol for a call to a pool. The error is a *wire.UnsuitedError if only workers of
-// other versions serve it.
+// version returns the version of the protocol for a call to a pool. The error is a *wire.UnsuitedError if only workers
+// of other versions serve it.
 func (s *Session) version(ctx context.Context, pool string) (int, error) {
 	newest := wire.Spoken().Highest
 	if s.Embedded { // the worker is of this program

@@ -129,8 +129,8 @@ func (s *serving) engines(st *store.Store, w *sharedConnection, stores *sealedSt
 	describe := func() web.Engines {
 		e := web.Engines{Confinement: confinementOf(s.Options)}
 		for _, t := range seats.Status() {
-			e.Seats = append(e.Seats, web.Seat{Number: t.Seat, Program: t.Program, Since: t.Since, Trouble: t.Trouble, Calls: t.Calls,
-				Restarts: t.Restarts})
+			e.Seats = append(e.Seats, web.Seat{Number: t.Seat, Program: t.Program, Since: t.Since, Trouble: t.Trouble,
+				Calls: t.Calls, Restarts: t.Restarts})
 		}
 		return e
 	}
