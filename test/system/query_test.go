@@ -15,18 +15,24 @@ const identities = site.FleetOnly + `
 resource "fleet_identity" "a" {
   count  = 60
   name   = "a-${count.index}"
-  region = ["eu", "us", "ap"][count.index %% 3]
+  region = ["eu", "us", "ap"][count.index % 3]
 }
 `
 
 func TestAQueryListsAllRegionsUnderOneLimit(t *testing.T) {
 	t.Parallel()
-	s := site.New(t, strings.ReplaceAll(identities, "%%", "%"))
+	s := site.New(t, identities)
 	s.Server()
 	for _, pool := range []string{"eu", "us", "ap"} {
 		s.Worker(pool)
 	}
-	s.Write("millipede.hcl", "schemas = \"eu\"\nlimit \"identities\" {\n  max = 1\n  resource_types = [\"fleet_identity\"]\n}\n")
+	s.Write("millipede.hcl", `
+schemas = "eu"
+limit "identities" {
+  max            = 1
+  resource_types = ["fleet_identity"]
+}
+`)
 	s.Must("init")
 	s.Must("apply", "-auto-approve", "-no-color")
 	s.Write("all.tfquery.hcl", `
@@ -85,7 +91,7 @@ func mostLists(s *site.Site) (most int) {
 // The worker of a list was killed. Another one listed from the beginning, and the first objects were shown twice.
 func TestTheListOfAKilledWorkerIsRepeatedAndShowsNothingTwice(t *testing.T) {
 	t.Parallel()
-	s := site.New(t, strings.ReplaceAll(identities, "%%", "%"))
+	s := site.New(t, identities)
 	s.Server()
 	workers := []*site.Worker{s.Worker("default"), s.Worker("default")}
 	s.Must("init")
