@@ -134,7 +134,7 @@ func (c *Conn) leaveStore(ctx context.Context, pool string) error {
 	names := []string{tasksStream(pool), resultsStream(pool), keysStream(pool), bucket{c, poolBucket(pool)}.stream(),
 		claimsStream(pool)} // the registers last: a crash in between leaves them to be found
 	runs := map[string]bool{}
-	var age time.Duration = claimWindow
+	age := claimWindow
 	for _, name := range names {
 		s, err := c.existing(ctx, name)
 		if err != nil {
@@ -183,7 +183,7 @@ func unfinishedIn(subjects map[string]uint64) map[string]bool {
 	runs := map[string]bool{}
 	for subject := range subjects {
 		t := strings.Split(subject, ".")
-		token := ""
+		var token string
 		switch {
 		case (t[0] == "task" || t[0] == "result") && len(t) == 5:
 			token = t[3]

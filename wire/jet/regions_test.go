@@ -129,7 +129,7 @@ func found(t *testing.T) *land {
 		if tries > 50 {
 			t.Fatal(err)
 		}
-		time.Sleep(100 * time.Millisecond)
+		<-time.After(100 * time.Millisecond) // the line is laid meanwhile
 	}
 	must(l.coordinator.Domains(t.Context()))(t)
 	return l

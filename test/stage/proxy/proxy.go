@@ -160,7 +160,7 @@ func (p *Proxy) pass(to io.Writer, from io.Reader) {
 			continue // its other end is closed, so the reader ends
 		}
 		if wait := time.Until(s.due); wait > 0 {
-			time.Sleep(wait)
+			<-time.After(wait)
 		}
 		p.mu.Lock()
 		held := p.held
