@@ -11,8 +11,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// The chart is linted and rendered by make helm, whose libraries take minutes to build. What a change elsewhere can break
-// is checked here, too.
+// The chart is linted and rendered by make helm, whose libraries take minutes to build. What a change elsewhere can
+// break is checked here, too.
 const chart = "helm/millipede/"
 
 func text(t *testing.T, path string) string {

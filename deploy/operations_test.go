@@ -65,7 +65,8 @@ func TestEachSectionOfOperationsNamesATestOrSaysThatThereIsNone(t *testing.T) {
 // declares reports whether the tests of a folder of the project have one of this name.
 func declares(t *testing.T, folder, name string) (found bool) {
 	t.Helper()
-	err := filepath.WalkDir(filepath.Join("..", filepath.FromSlash(folder)), func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join("..", filepath.FromSlash(folder)), func(path string, d fs.DirEntry,
+		err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}

@@ -342,7 +342,7 @@ func TestWhoOwnsARegionReachesNothingOfAnotherAndNothingOfTheHub(t *testing.T) {
 		c.no(err)
 	}
 	heard := make(chan *nats.Msg, 1024)
-	for _, subject := range []string{"task.>", "claim.>", "key.>", "result.>", "admit.>", "call.us", "hand.us.>",
+	for _, subject := range []string{"task.>", "claim.>", "key.>", "result.>", "admit.>", "call.us.>", "hand.us.>",
 		"hb.us.>", "ev.us.>", "$O.>", "pools", "ctl.coordinator.>", "$JS.ACK.>", "$JS.us.API.>", "$JS.hub.API.>"} {
 		_, err := nc.ChanSubscribe(subject, heard)
 		c.no(err)
@@ -366,7 +366,7 @@ func TestWhoOwnsARegionReachesNothingOfAnotherAndNothingOfTheHub(t *testing.T) {
 	for _, subject := range []string{"task.us.alice.run-1.forged", "claim.us.run-1.a1", "claim.us.run-1.a2",
 		"done.us.run-1", "key.us.run-1.all", "result.us.alice.run-1.a1", "admit.default.alice.r", "pools", "left.us.x", "$O.BLOB.C.x",
 		"$O.BLOB_us.C.x", "hb.us.w", "hb.hub.w", "ev.us.run-1", "ctl.all.cancel", "ctl.pool.us.cancel",
-		"ctl.coordinator.alice.permit", "call.us", "hand.us.w", "$JS.ACK.TASKS-us.pool-us.1.1.1.1.0",
+		"ctl.coordinator.alice.permit", wire.CallSubject("us", wire.ProtocolVersion), "hand.us.w", "$JS.ACK.TASKS-us.pool-us.1.1.1.1.0",
 		"$JS.ACK.RESULTS-us.coordinator-alice.1.1.1.1.0", "$JS.ACK.ADMIT.limit-default.1.1.1.1.0"} {
 		c.no(nc.PublishRequest(subject, reply, []byte("forged")))
 	}

@@ -1,5 +1,5 @@
-// Package pipelines tests the pipelines of this folder: it executes the lines of their scripts in bash, with a PATH that
-// has the coordinator and nothing else. What GitHub and GitLab themselves do with the files it does not know.
+// Package pipelines tests the pipelines of this folder: it executes the lines of their scripts in bash, with a PATH
+// that has the coordinator and nothing else. What GitHub and GitLab themselves do with the files it does not know.
 package pipelines
 
 import (

@@ -165,7 +165,7 @@ type exception struct {
 var long = map[string]exception{
 	"service/tfe.server.routes":              {175, "a table of the routes of the API"},
 	"internal/cloud/azure.Cloud.methods":     {123, "a table of the ways to sign in"},
-	"cmd/coordinator.init":                   {123, "the table of the commands"},
+	"cmd/coordinator.init":                   {125, "the table of the commands"},
 	"worker.Worker.attempt":                  {112, "each step says what survives a crash there, so it is one piece"},
 	"state/storetest.interleaved":            {112, "a run of a model, step by step"},
 	"service/tfe.call.settings":              {111, "the attributes of a workspace, one after the other"},

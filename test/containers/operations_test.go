@@ -93,7 +93,8 @@ func (p *people) ready() int {
 	return answer.StatusCode
 }
 
-// applies has a person apply machines whose creation takes a time, again after each doubt. The channel gets the outcome.
+// applies has a person apply machines whose creation takes a time, again after each doubt. The channel gets the
+// outcome.
 func (p *people) applies(w *client.Workspace, ms int) <-chan error {
 	p.Helper()
 	dir := filepath.Join(p.dir, "people", w.Name)

@@ -27,8 +27,9 @@ func protocols() *http.Protocols {
 	return p
 }
 
-// streamWindow is how much of one body may be on its way, or received but not read, in bytes. All bodies of a connection
-// together have no such bound: those that wait to be read would use it up, and hold the one that they wait for.
+// streamWindow is how much of one body may be on its way, or received but not read, in bytes. All bodies of a
+// connection together have no such bound: those that wait to be read would use it up, and hold the one that they wait
+// for.
 const (
 	streamWindow     = 128 << 10
 	connectionWindow = 1 << 30
