@@ -38,7 +38,8 @@ func plain(waits []Wait) (list []any) {
 			InDoubt     []string
 			Slots       int
 			Holders     []Holder
-		}{w.Pool, w.Limit, w.Vertices, w.Address, w.InDoubt, w.Slots, w.Holders})
+			Unsuited    []string
+		}{w.Pool, w.Limit, w.Vertices, w.Address, w.InDoubt, w.Slots, w.Holders, w.Unsuited})
 	}
 	return list
 }
