@@ -157,15 +157,17 @@ func TestTheCauseOfAStopIsThatOfTheStopAndNotOfLeavingAfterIt(t *testing.T) {
 	e := newEstate(t)
 	for range 200 {
 		var stop, leave context.CancelCauseFunc
+		var cause error
 		e.session.Stop, stop, leave = operation.NewStop(context.Background())
 		h := operation.Start(e.session.Stop.Leaving, &e.session, "wait",
-			func(_ context.Context, s *operation.Session) (error, diag.List) {
+			func(_ context.Context, s *operation.Session) (struct{}, diag.List) {
 				<-s.Stop.Stopping.Done()
-				return context.Cause(s.Stop.Stopping), nil
+				cause = context.Cause(s.Stop.Stopping)
+				return struct{}{}, nil
 			})
 		stop(program.ErrSuspended)
 		leave(errors.New("nobody listens any more"))
-		if cause, _ := h.Wait(); !errors.Is(cause, program.ErrSuspended) {
+		if h.Wait(); !errors.Is(cause, program.ErrSuspended) {
 			t.Fatalf("the cause is %v", cause)
 		}
 	}

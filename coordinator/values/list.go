@@ -72,7 +72,7 @@ func (r *Resource) listOption(e hcl.Expression, name string, ty cty.Type, rep ev
 	if diags.HasErrors() {
 		return cty.NilVal, diags
 	}
-	problem := ""
+	var problem string
 	bare, _ := v.UnmarkDeep()
 	switch {
 	case marks.Contains(v, marks.Ephemeral):

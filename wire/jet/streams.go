@@ -79,6 +79,10 @@ func streamOf(subject string) string {
 		return keysPrefix + t[1]
 	case "result":
 		return resultsPrefix + t[1]
+	case "log":
+		return logStream(t[1])
+	case "logpart":
+		return partsStream(t[1])
 	case "$O":
 		return bucket{name: t[1]}.stream()
 	}

@@ -148,7 +148,7 @@ func Started(t *testing.T, name string, c *exec.Cmd) *process.Process {
 			t.Error(err)
 		}
 		// A test may bound the memory of a process.
-		text := strings.ReplaceAll(p.Output(), "fatal error: runtime: cannot allocate memory", "")
+		text := regexp.MustCompile("fatal error: runtime: (cannot allocate|out of) memory").ReplaceAllString(p.Output(), "")
 		if bug := regexp.MustCompile(`(?m)^(WARNING: DATA RACE|panic: |fatal error: )`); bug.MatchString(text) {
 			t.Errorf("%s has a bug", name)
 		}
