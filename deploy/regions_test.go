@@ -151,7 +151,7 @@ func found(t *testing.T) *country {
 		text = []byte(strings.NewReplacer("eu", pool, "EU", strings.ToUpper(pool)).Replace(string(text)))
 		c.no(os.WriteFile(filepath.Join(dir, "region-"+pool+".conf"), text, 0o600))
 		c.regions[pool] = serve(t, filepath.Join(dir, "region-"+pool+".conf"), filepath.Join(dir, "store-"+pool), "")
-		until(t, func() error { return c.coordinator.SetDomain(t.Context(), pool, pool) })
+		until(t, func() error { return c.coordinator.PoolSettings().SetDomain(t.Context(), pool, pool) })
 	}
 	_, err = c.coordinator.Domains(t.Context())
 	c.no(err)

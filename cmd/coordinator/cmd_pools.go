@@ -46,7 +46,7 @@ Options:
 
 func runPoolsList(ctx context.Context, a *app, args []string) int {
 	return a.overNATS(ctx, poolsListUsage, args, 0, func(conn *jet.Conn, _ []string) error {
-		domains, err := conn.Pools(ctx)
+		domains, err := conn.PoolSettings().Domains(ctx)
 		if err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func runPoolsList(ctx context.Context, a *app, args []string) int {
 		}
 		for _, pool := range slices.Sorted(maps.Keys(domains)) {
 			answer := "answers"
-			if err := conn.Answers(ctx, domains[pool]); err != nil {
+			if err := conn.PoolSettings().Answers(ctx, domains[pool]); err != nil {
 				answer = "does not answer: " + err.Error()
 			}
 			if _, err := fmt.Fprintf(out, "%s: domain %s, %s\n", pool, domains[pool], answer); err != nil {
@@ -89,7 +89,7 @@ func runPoolsSet(ctx context.Context, a *app, args []string) int {
 		return nil
 	}
 	return a.overNATSWith(ctx, natsCommand{usage: poolsSetUsage, declare: declare, check: check, provision: true,
-		do: func(conn *jet.Conn, _ []string) error { return conn.SetDomain(ctx, pool, domain) }}, args)
+		do: func(conn *jet.Conn, _ []string) error { return conn.PoolSettings().SetDomain(ctx, pool, domain) }}, args)
 }
 
 // unset is the value of an option that was not given, where an empty one means something.

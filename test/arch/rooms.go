@@ -149,10 +149,11 @@ var told = map[string][]string{
 // maxLines is the limit for the lines of a file. The aim is 500.
 const maxLines = 700
 
-// The limits of what a reader can remember: the lines of a function, and the exported methods of a type.
+// The limits of what a reader can remember: the lines of a function, and the methods of a type.
 const (
 	maxFunction = 100
-	maxMethods  = 60
+	maxMethods  = 90
+	maxExported = 42 // as many as the contract of the transport has
 )
 
 // An exception allows more, up to a number that only falls.
@@ -172,5 +173,10 @@ var long = map[string]exception{
 	"test/stage/clouds/azure.Server.storage": {110, "a table of requests and answers"},
 }
 
-// wide has the types with more than maxMethods exported methods.
-var wide = map[string]exception{}
+// wide has the types with more than maxMethods methods; an exception for them may be up to slack above their number.
+var wide = map[string]exception{
+	"service/tfe.call":             {190, "a method for each endpoint of the API"},
+	"coordinator/planning.Planner": {118, "the program of a plan: a method for each step of each kind of vertex"},
+}
+
+const slack = 10

@@ -66,26 +66,43 @@ func checkComment(folder string, files []file, report func(string, ...any)) {
 	}
 }
 
-// checkSizes keeps functions, and types by their exported methods, as small as a reader can hold in mind.
+// checkSizes keeps functions, and types by their methods, as small as a reader can hold in mind.
 func checkSizes(folder string, files []file, report func(string, ...any)) {
-	exported := map[string]int{}
+	methods, exported := countMethods(files)
 	for _, f := range files {
 		for _, fn := range f.functions {
-			if fn.receiver != "" && token.IsExported(fn.name) {
-				exported[fn.receiver]++
-			}
 			name := strings.TrimPrefix(fn.receiver+"."+fn.name, ".")
 			if l := long[folder+"."+name]; fn.lines > max(maxFunction, l.allowed) && !f.generated {
 				report("%s: %s has %d lines, more than %d", f.path, name, fn.lines, max(maxFunction, l.allowed))
 			}
 		}
 	}
-	for _, of := range slices.Sorted(maps.Keys(exported)) {
-		if w := wide[folder+"."+of]; exported[of] > max(maxMethods, w.allowed) {
+	for _, of := range slices.Sorted(maps.Keys(methods)) {
+		if exported[of] > maxExported {
 			report("%s: the type %s has %d exported methods, more than %d: it is several types", folder, of, exported[of],
-				max(maxMethods, w.allowed))
+				maxExported)
+		}
+		if allowed := max(maxMethods, wide[folder+"."+of].allowed); methods[of] > allowed {
+			report("%s: the type %s has %d methods, more than %d: it is several types", folder, of, methods[of], allowed)
 		}
 	}
+}
+
+// countMethods returns how many methods each type of a folder has in the files, and how many of them are exported.
+func countMethods(files []file) (all, exported map[string]int) {
+	all, exported = map[string]int{}, map[string]int{}
+	for _, f := range files {
+		for _, fn := range f.functions {
+			if fn.receiver == "" {
+				continue
+			}
+			all[fn.receiver]++
+			if token.IsExported(fn.name) {
+				exported[fn.receiver]++
+			}
+		}
+	}
+	return all, exported
 }
 
 // checkImports applies the rules for imports to a production file.

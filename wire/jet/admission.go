@@ -78,7 +78,7 @@ func (l *limitUse) pullAdmissions() {
 // still trusted.
 func (l *limitUse) pullOnce(n int) error {
 	c := l.s.c
-	consumer, err := c.limit(c.ctx, l.name)
+	consumer, err := c.semaphore.limitOf(c.ctx, l.name)
 	if err != nil {
 		return err
 	}

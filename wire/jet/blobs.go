@@ -115,7 +115,7 @@ func (c *Conn) preparePool(ctx context.Context, pool string) error {
 			return err
 		}
 	}
-	if err := c.recheck(ctx, claimsStream(pool)); err != nil {
+	if err := c.regions.recheck(ctx, claimsStream(pool)); err != nil {
 		return err
 	}
 	return bucket{c, poolBucket(pool)}.open(ctx)
@@ -127,7 +127,7 @@ func (b bucket) open(ctx context.Context) error {
 		ctx, cancel := b.c.bounded(ctx)
 		defer cancel()
 		if !b.c.opts.Provision {
-			return b.c.at(b.stream()).ObjectStore(ctx, b.name)
+			return b.c.regions.at(b.stream()).ObjectStore(ctx, b.name)
 		}
 		return b.create(ctx)
 	})
@@ -141,7 +141,7 @@ func (b bucket) create(ctx context.Context) (store jetstream.ObjectStore, err er
 	t := &b.c.topology
 	err = t.replicated(b.stream(), func(replicas int) error {
 		return t.within(ctx, b.stream(), replicas, func(bytes int64) error {
-			store, err = b.c.at(b.stream()).CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
+			store, err = b.c.regions.at(b.stream()).CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
 				Bucket: b.name, Storage: b.c.opts.storage(), Replicas: replicas, MaxBytes: bytes,
 			})
 			return err
@@ -150,14 +150,14 @@ func (b bucket) create(ctx context.Context) (store jetstream.ObjectStore, err er
 	if !errors.Is(err, jetstream.ErrBucketExists) {
 		return store, err
 	}
-	s, err := b.c.at(b.stream()).Stream(ctx, b.stream())
+	s, err := b.c.regions.at(b.stream()).Stream(ctx, b.stream())
 	if err == nil {
 		_, err = t.bind(ctx, s)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return b.c.at(b.stream()).ObjectStore(ctx, b.name)
+	return b.c.regions.at(b.stream()).ObjectStore(ctx, b.name)
 }
 
 // PutBlob implements wire.Blobs.

@@ -77,7 +77,7 @@ func part(bytes, storage int64) int64 {
 func (c *Conn) allowedBytes(ctx context.Context, stream string, replicas int) (int64, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	info, err := c.at(stream).AccountInfo(ctx)
+	info, err := c.regions.at(stream).AccountInfo(ctx)
 	if err != nil {
 		return -1, problem(err)
 	}
@@ -160,7 +160,7 @@ func (t *topology) fit(ctx context.Context, stream string, b bound, replicas int
 
 // lower lowers the bound of a stream that was just made, but not below twice what it holds. It returns the new bound.
 func (t *topology) lower(ctx context.Context, stream string, bytes int64) (int64, error) {
-	js := t.c.at(stream)
+	js := t.c.regions.at(stream)
 	s, err := js.Stream(ctx, stream)
 	if err != nil {
 		return 0, err
@@ -190,7 +190,7 @@ func (t *topology) bind(ctx context.Context, s jetstream.Stream) (jetstream.Stre
 			return nil
 		}
 		cfg.MaxBytes = max(bytes, 2*int64(min(info.State.Bytes, 1<<60))) //nolint:gosec // bounded
-		updated, err := t.c.at(cfg.Name).UpdateStream(ctx, cfg)
+		updated, err := t.c.regions.at(cfg.Name).UpdateStream(ctx, cfg)
 		if err == nil {
 			s = updated
 		}

@@ -40,12 +40,12 @@ func (c *Conn) Durability(ctx context.Context) (Durability, error) {
 		return Durability{Sync: SyncAlways}, nil
 	}
 	var d Durability
-	pools, err := c.poolStreams(ctx)
+	pools, err := c.purger.poolStreams(ctx)
 	if err != nil {
 		return d, fmt.Errorf("listing the streams of pools: %w", err)
 	}
 	for _, name := range append([]string{admitStream}, pools...) {
-		s, err := c.existing(ctx, name)
+		s, err := c.topology.existing(ctx, name)
 		if err != nil && c.regions.of(name) != "" && temporary(err) {
 			continue // its region does not answer now
 		}

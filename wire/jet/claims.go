@@ -69,7 +69,7 @@ func (c *Conn) writeClaim(ctx context.Context, ref wire.TaskRef, claim wire.Clai
 	// No message ID: the server would take another handling of the same task for a duplicate, and report it as stored.
 	domain, known := c.fetched.domain(ref.Attempt)
 	if !known {
-		domain, known = c.domain(claimsStream(ref.Pool))
+		domain, known = c.regions.domain(claimsStream(ref.Pool))
 	}
 	return c.storeIn(ctx, domain, known, &nats.Msg{Subject: wire.ClaimSubject(ref), Data: wire.EncodeClaim(claim)},
 		jetstream.WithExpectLastSequencePerSubject(0))
@@ -127,7 +127,7 @@ func (c *Conn) getMessage(ctx context.Context, stream string, query map[string]a
 	if err != nil {
 		return nil, err
 	}
-	subject := c.apiPrefix(stream) + "STREAM.MSG.GET." + stream
+	subject := c.regions.apiPrefix(stream) + "STREAM.MSG.GET." + stream
 	answer, err := c.request(ctx, subject, body)
 	if err != nil {
 		return nil, err

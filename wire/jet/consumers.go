@@ -61,7 +61,7 @@ func clockWentBack(info *jetstream.ConsumerInfo) bool {
 func (c *Conn) remake(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) error {
 	c.opts.Log(fmt.Sprintf("the clock of the NATS server was set back: the consumer %s of stream %s is created again, "+
 		"so that messages which dead processes have fetched are delivered again", cfg.Durable, stream))
-	if err := c.at(stream).DeleteConsumer(ctx, stream, cfg.Durable); err != nil && !errors.Is(err,
+	if err := c.regions.at(stream).DeleteConsumer(ctx, stream, cfg.Durable); err != nil && !errors.Is(err,
 		jetstream.ErrConsumerNotFound) {
 		return fmt.Errorf("deleting consumer %s of stream %s: %w", cfg.Durable, stream, problem(err))
 	}

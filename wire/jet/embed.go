@@ -238,7 +238,7 @@ func (e *Embedded) tidy() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.emptyAllRegisters(ctx, 0), c.Close())
+	return errors.Join(c.purger.emptyAllRegisters(ctx, 0), c.Close())
 }
 
 // lineLogger passes warnings and errors on, and records why the server has stopped writing.

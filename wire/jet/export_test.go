@@ -111,7 +111,7 @@ func (c *Conn) SleepAfterFetch(a wire.AttemptID, d time.Duration) {
 
 // EmptyRegisters removes the registers of runs that ended before the grace period.
 func (c *Conn) EmptyRegisters(ctx context.Context, grace time.Duration) error {
-	return c.emptyAllRegisters(ctx, grace)
+	return c.purger.emptyAllRegisters(ctx, grace)
 }
 
 // JetStream gives a test the client.

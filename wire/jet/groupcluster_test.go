@@ -95,9 +95,9 @@ func TestWhatThreeServersAcknowledgeStaysInTheLogWhileTheyAreRestarted(t *testin
 		t.Helper()
 		c := must(jet.Connect(ctx, jet.Options{URL: r.urls(), Name: name, Timeout: 2 * time.Second}))(t)
 		t.Cleanup(func() { closeAll(t, c) })
-		l, err := c.CreateLog(ctx, "prod", incarnation, 0)
+		l, err := c.GroupLogs().Create(ctx, "prod", incarnation, 0)
 		for err != nil && ctx.Err() == nil { // until they have elected a leader
-			l, err = c.CreateLog(ctx, "prod", incarnation, 0)
+			l, err = c.GroupLogs().Create(ctx, "prod", incarnation, 0)
 		}
 		return must(l, err)(t)
 	}

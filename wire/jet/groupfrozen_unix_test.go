@@ -264,9 +264,9 @@ func TestWithServersThatAreStoppedAndKilledNothingAcknowledgedIsLostAndNothingRe
 	for i := range logs {
 		c := must(jet.Connect(ctx, jet.Options{URL: r.urls(), Timeout: 2 * time.Second}))(t)
 		t.Cleanup(func() { closeAll(t, c) })
-		l, err := c.CreateLog(ctx, "prod", incarnation, 0)
+		l, err := c.GroupLogs().Create(ctx, "prod", incarnation, 0)
 		for err != nil && ctx.Err() == nil { // until they have elected a leader
-			l, err = c.CreateLog(ctx, "prod", incarnation, 0)
+			l, err = c.GroupLogs().Create(ctx, "prod", incarnation, 0)
 		}
 		logs[i] = must(l, err)(t)
 	}

@@ -57,9 +57,9 @@ func (l *GroupLog) part(name string) string {
 func (l *GroupLog) parts() string { return "logpart." + l.group + "." }
 
 // logConfig returns the settings of the two streams of a group. bytes are reserved for each; -1 for no bound.
-func (c *Conn) logConfig(l *GroupLog, replicas int, bytes int64) (entries, parts jetstream.StreamConfig) {
+func (l *GroupLog) logConfig(replicas int, bytes int64) (entries, parts jetstream.StreamConfig) {
 	common := jetstream.StreamConfig{
-		Storage: c.opts.storage(), Replicas: replicas, Discard: jetstream.DiscardNew, MaxBytes: bytes,
+		Storage: l.c.opts.storage(), Replicas: replicas, Discard: jetstream.DiscardNew, MaxBytes: bytes,
 		MaxMsgs: -1, MaxMsgsPerSubject: -1, MaxConsumers: -1, MaxMsgSize: -1,
 		Metadata: map[string]string{metadataIncarnation: l.incarnation.String()},
 	}
@@ -71,20 +71,27 @@ func (c *Conn) logConfig(l *GroupLog, replicas int, bytes int64) (entries, parts
 	return entries, parts
 }
 
-// CreateLog creates the log of a new group, whose first member makes it. bytes are to be reserved for each of its two
+// GroupLogs creates and opens the logs of groups. It is valid as long as its connection.
+type GroupLogs struct{ c *Conn }
+
+// GroupLogs returns the logs of groups on the servers.
+func (c *Conn) GroupLogs() GroupLogs { return GroupLogs{c} }
+
+// Create creates the log of a new group, whose first member makes it. bytes are to be reserved for each of its two
 // streams; less if the servers cannot; 0 for no bound. The error is ErrGroupExists if there is one; a repetition with
 // the same incarnation succeeds.
-func (c *Conn) CreateLog(ctx context.Context, group string, incarnation log.ID, bytes int64) (*GroupLog, error) {
+func (g GroupLogs) Create(ctx context.Context, group string, incarnation log.ID, bytes int64) (*GroupLog, error) {
+	c := g.c
 	l := &GroupLog{c: c, group: wire.Token(group), incarnation: incarnation}
 	if bytes == 0 {
 		bytes = -1
 	}
 	began := time.Now()
 	for {
-		err := c.patiently(ctx, func() error { return problem(c.createLog(ctx, l, bytes)) })
+		err := c.patiently(ctx, func() error { return problem(l.create(ctx, bytes)) })
 		switch {
 		case err == nil:
-			return c.OpenLog(ctx, group)
+			return g.Open(ctx, group)
 		case isCode(err, codeNoPeers) && time.Since(began) < peersPatience: // servers that are just starting
 			if sleep.For(ctx, leaderPoll) != nil {
 				return nil, context.Cause(ctx)
@@ -92,7 +99,7 @@ func (c *Conn) CreateLog(ctx context.Context, group string, incarnation log.ID, 
 		case noSpace(err) && !isCode(err, codeNoPeers) && bytes/2 >= leastBytes:
 			bytes /= 2
 		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
-			there, err := c.OpenLog(ctx, group)
+			there, err := g.Open(ctx, group)
 			if err == nil && there.incarnation != incarnation {
 				err = fmt.Errorf("group %q: %w", group, ErrGroupExists)
 			}
@@ -103,12 +110,13 @@ func (c *Conn) CreateLog(ctx context.Context, group string, incarnation log.ID, 
 	}
 }
 
-// createLog creates the streams, the one of the entries last: without it there is no group. A cluster that has too few
+// create creates the streams, the one of the entries last: without it there is no group. A cluster that has too few
 // servers for three replicas gets none: a log with one replica would be lost with its server.
-func (c *Conn) createLog(ctx context.Context, l *GroupLog, bytes int64) error {
+func (l *GroupLog) create(ctx context.Context, bytes int64) error {
+	c := l.c
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	entries, parts := c.logConfig(l, c.topology.replicas(logStream(l.group)), bytes)
+	entries, parts := l.logConfig(c.topology.replicas(logStream(l.group)), bytes)
 	if _, err := c.js.CreateStream(ctx, parts); err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return err
 	}
@@ -116,12 +124,12 @@ func (c *Conn) createLog(ctx context.Context, l *GroupLog, bytes int64) error {
 	return err
 }
 
-// OpenLog opens the log of a group. The error wraps ErrNoGroup if there is none, and says which setting of its streams
+// Open opens the log of a group. The error wraps ErrNoGroup if there is none, and says which setting of its streams
 // is not safe.
-func (c *Conn) OpenLog(ctx context.Context, group string) (*GroupLog, error) {
-	l := &GroupLog{c: c, group: wire.Token(group)}
+func (g GroupLogs) Open(ctx context.Context, group string) (*GroupLog, error) {
+	l := &GroupLog{c: g.c, group: wire.Token(group)}
 	var entries jetstream.StreamConfig
-	err := c.patiently(ctx, func() (err error) {
+	err := g.c.patiently(ctx, func() (err error) {
 		entries, err = l.open(ctx, logStream(l.group))
 		return err
 	})
@@ -150,7 +158,7 @@ func (l *GroupLog) open(ctx context.Context, name string) (have jetstream.Stream
 		return have, problem(err)
 	}
 	have = s.CachedInfo().Config
-	entries, parts := l.c.logConfig(l, have.Replicas, have.MaxBytes)
+	entries, parts := l.logConfig(have.Replicas, have.MaxBytes)
 	want := entries
 	if name == parts.Name {
 		want = parts

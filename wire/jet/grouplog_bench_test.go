@@ -139,7 +139,7 @@ func logOn(b *testing.B, servers int) *jet.GroupLog {
 		}
 	})
 	for {
-		l, err := c.CreateLog(b.Context(), fmt.Sprint("bench", groups.Add(1)), incarnation, 0)
+		l, err := c.GroupLogs().Create(b.Context(), fmt.Sprint("bench", groups.Add(1)), incarnation, 0)
 		if err == nil {
 			return l
 		}

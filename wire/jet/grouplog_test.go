@@ -24,8 +24,8 @@ var groups atomic.Int64
 func logsOf(member func(t *testing.T) *jet.Conn) func(t *testing.T) func(t *testing.T) log.Transport {
 	return func(t *testing.T) func(t *testing.T) log.Transport {
 		group := fmt.Sprint("group ", groups.Add(1))
-		must(member(t).CreateLog(t.Context(), group, incarnation, 0))(t)
-		return func(t *testing.T) log.Transport { return must(member(t).OpenLog(t.Context(), group))(t) }
+		must(member(t).GroupLogs().Create(t.Context(), group, incarnation, 0))(t)
+		return func(t *testing.T) log.Transport { return must(member(t).GroupLogs().Open(t.Context(), group))(t) }
 	}
 }
 
@@ -51,7 +51,7 @@ func TestThreeServersKeepTheContractOfTheLog(t *testing.T) {
 func TestTheStreamsOfALogCanLoseNothing(t *testing.T) {
 	servers := cluster(t)
 	c := member(t, urlsOf(servers))
-	l := must(c.CreateLog(t.Context(), "prod", incarnation, 64<<20))(t)
+	l := must(c.GroupLogs().Create(t.Context(), "prod", incarnation, 64<<20))(t)
 	if l.Incarnation() != incarnation {
 		t.Errorf("the incarnation is %s", l.Incarnation())
 	}
@@ -65,13 +65,13 @@ func TestTheStreamsOfALogCanLoseNothing(t *testing.T) {
 	if !entries.DenyDelete {
 		t.Error("single entries can be deleted")
 	}
-	if _, err := c.CreateLog(t.Context(), "prod", log.ID{9}, 0); !errors.Is(err, jet.ErrGroupExists) {
+	if _, err := c.GroupLogs().Create(t.Context(), "prod", log.ID{9}, 0); !errors.Is(err, jet.ErrGroupExists) {
 		t.Errorf("a second group with the name: %v", err)
 	}
-	if again := must(c.CreateLog(t.Context(), "prod", incarnation, 0))(t); again.Incarnation() != incarnation {
+	if again := must(c.GroupLogs().Create(t.Context(), "prod", incarnation, 0))(t); again.Incarnation() != incarnation {
 		t.Errorf("the incarnation became %s", again.Incarnation())
 	}
-	if _, err := c.OpenLog(t.Context(), "none"); !errors.Is(err, jet.ErrNoGroup) {
+	if _, err := c.GroupLogs().Open(t.Context(), "none"); !errors.Is(err, jet.ErrNoGroup) {
 		t.Errorf("a group that is not there: %v", err)
 	}
 }
@@ -91,11 +91,11 @@ func TestAStreamThatWouldLoseEntriesIsNoLog(t *testing.T) {
 	} {
 		t.Run(fault, func(t *testing.T) {
 			group := fmt.Sprint("g", groups.Add(1))
-			must(c.CreateLog(t.Context(), group, incarnation, 0))(t)
+			must(c.GroupLogs().Create(t.Context(), group, incarnation, 0))(t)
 			cfg := configOf(t, c, "LOG-"+group)
 			change(&cfg)
 			must(js(c).UpdateStream(t.Context(), cfg))(t)
-			if _, err := c.OpenLog(t.Context(), group); err == nil {
+			if _, err := c.GroupLogs().Open(t.Context(), group); err == nil {
 				t.Error("it is taken for a log")
 			}
 		})
@@ -109,7 +109,7 @@ func TestAnAnnouncedEntryThatIsNotStoredDoesNotEndTheWaiting(t *testing.T) {
 	defer closeAll(t, e)
 	c := connect(t, e)
 	defer closeAll(t, c)
-	l := must(c.CreateLog(t.Context(), "prod", incarnation, 0))(t)
+	l := must(c.GroupLogs().Create(t.Context(), "prod", incarnation, 0))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	type answer struct {
@@ -138,7 +138,7 @@ func TestAFullLogAnswersThatItIsFull(t *testing.T) {
 	c := must(jet.Connect(t.Context(), jet.Options{URL: url, User: "coordinator", Password: "c", Provision: true,
 		Timeout: 2 * time.Second, Log: logTo(t)}))(t)
 	defer closeAll(t, c)
-	l := must(c.CreateLog(t.Context(), "prod", incarnation, 8<<20))(t)
+	l := must(c.GroupLogs().Create(t.Context(), "prod", incarnation, 8<<20))(t)
 	last, big := uint64(0), make([]byte, log.MaxInline)
 	for {
 		sequence, err := l.Append(t.Context(), "one", last, big)

@@ -25,7 +25,10 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-var _ wire.Transport = (*Conn)(nil)
+var (
+	_ wire.Transport = (*Conn)(nil)
+	_ wire.Regions   = (*Conn)(nil)
+)
 
 // Options say how to connect. The zero value with a URL connects without credentials and creates nothing.
 type Options struct {
@@ -113,18 +116,20 @@ type Conn struct {
 	life   sync.RWMutex // held for writing while closed is set, for reading while something joins the group
 	closed bool
 
-	link      link
-	denials   denials
-	topology  topology
-	regions   regions
-	outcomes  outcomes
-	fetched   fetchTimes
-	calls     calls
-	presence  presence
-	semaphore semaphore
-	checks    checks
-	home      atomic.Pointer[string] // the domain of the streams of the connected server's account; nil if it is not known
-	emptied   atomic.Int64           // when the registers of old runs were last emptied; Unix nanoseconds, 0 for never
+	// The parts of the contract that have a type of their own.
+	regions
+	presence
+	semaphore
+
+	link     link
+	denials  denials
+	topology topology
+	outcomes outcomes
+	fetched  fetchTimes
+	calls    calls
+	purger   purger
+	checks   checks
+	home     atomic.Pointer[string] // the domain of the streams of the connected server's account; nil if it is not known
 
 	complaints rateLimitedLog
 
@@ -163,6 +168,7 @@ func Connect(ctx context.Context, o Options) (*Conn, error) {
 	c.calls.init(c)
 	c.presence.init(c)
 	c.semaphore.init(c)
+	c.purger.c = c
 	if o.inProcess != nil || o.Domain != "" {
 		c.home.Store(&o.Domain)
 	}
@@ -172,7 +178,7 @@ func Connect(ctx context.Context, o Options) (*Conn, error) {
 		}
 	}
 	if o.Provision {
-		if err := c.patiently(ctx, func() error { return c.retireOlder(ctx) }); err != nil {
+		if err := c.patiently(ctx, func() error { return older{c}.retire(ctx) }); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
 	}

@@ -71,7 +71,7 @@ func (c *Conn) getKey(ctx context.Context, pool, run, recipient string) ([]byte,
 
 // PurgeKeys implements wire.Keys.
 func (c *Conn) PurgeKeys(ctx context.Context, pool, run string) error {
-	if err := c.purge(ctx, keysStream(pool), wire.KeyPrefix(pool, run)+"*"); err != nil {
+	if err := c.topology.purge(ctx, keysStream(pool), wire.KeyPrefix(pool, run)+"*"); err != nil {
 		return fmt.Errorf("removing the keys of run %s for pool %s: %w", run, pool, err)
 	}
 	return nil

@@ -31,66 +31,66 @@ func limitConsumer(l wire.Limit, ackWait time.Duration) jetstream.ConsumerConfig
 }
 
 // DeclareLimit implements wire.Semaphore.
-func (c *Conn) DeclareLimit(ctx context.Context, l wire.Limit) (wire.Limit, error) {
+func (s *semaphore) DeclareLimit(ctx context.Context, l wire.Limit) (wire.Limit, error) {
 	if err := l.Check(); err != nil {
 		return wire.Limit{}, err
 	}
-	cfg := limitConsumer(l, c.opts.ackWait(permitAckWait))
-	ctx, cancel := c.bounded(ctx)
+	cfg := limitConsumer(l, s.c.opts.ackWait(permitAckWait))
+	ctx, cancel := s.c.bounded(ctx)
 	defer cancel()
 	for tries := 0; ; tries++ {
-		consumer, err := c.topology.consumer(ctx, admitStream, cfg)
+		consumer, err := s.c.topology.consumer(ctx, admitStream, cfg)
 		if err != nil {
 			return wire.Limit{}, fmt.Errorf("declaring limit %q: %w", l.Name, err)
 		}
 		info, err := consumer.Info(ctx)
 		switch {
 		case gone(err) && tries == 0: // somebody has deleted it
-			c.topology.slot(admitStream, cfg.Durable).forget()
+			s.c.topology.slot(admitStream, cfg.Durable).forget()
 			continue
 		case err != nil:
 			return wire.Limit{}, fmt.Errorf("declaring limit %q: %w", l.Name, problem(err))
 		}
 		l.Slots = info.Config.MaxAckPending
-		c.semaphore.declare(l)
+		s.declare(l)
 		return l, nil
 	}
 }
 
 // ResizeLimit implements wire.Semaphore. Permits above a smaller limit stay held; nobody is admitted until enough of
 // them are released.
-func (c *Conn) ResizeLimit(ctx context.Context, l wire.Limit) error {
+func (s *semaphore) ResizeLimit(ctx context.Context, l wire.Limit) error {
 	if err := l.Check(); err != nil {
 		return err
 	}
-	consumer, err := c.limit(ctx, l.Name)
+	consumer, err := s.limitOf(ctx, l.Name)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := s.c.bounded(ctx)
 	defer cancel()
 	cfg := consumer.CachedInfo().Config
 	cfg.MaxAckPending = l.Slots
-	if _, err := c.js.UpdateConsumer(ctx, admitStream, cfg); err != nil {
+	if _, err := s.c.js.UpdateConsumer(ctx, admitStream, cfg); err != nil {
 		if gone(err) {
-			c.topology.slot(admitStream, cfg.Durable).forget()
+			s.c.topology.slot(admitStream, cfg.Durable).forget()
 		}
 		return fmt.Errorf("resizing limit %q to %d: %w", l.Name, l.Slots, problem(err))
 	}
-	c.semaphore.declare(l)
+	s.declare(l)
 	return nil
 }
 
 // limit returns the consumer of a limit that somebody has declared.
-func (c *Conn) limit(ctx context.Context, name string) (jetstream.Consumer, error) {
-	consumer, err := c.topology.slot(admitStream, limitPrefix+wire.Token(name)).get(func() (jetstream.Consumer, error) {
-		ctx, cancel := c.bounded(ctx)
+func (s *semaphore) limitOf(ctx context.Context, name string) (jetstream.Consumer, error) {
+	consumer, err := s.c.topology.slot(admitStream, limitPrefix+wire.Token(name)).get(func() (jetstream.Consumer, error) {
+		ctx, cancel := s.c.bounded(ctx)
 		defer cancel()
-		return c.js.Consumer(ctx, admitStream, limitPrefix+wire.Token(name))
+		return s.c.js.Consumer(ctx, admitStream, limitPrefix+wire.Token(name))
 	})
-	if l, ours := c.semaphore.declared(name); errors.Is(err, jetstream.ErrConsumerNotFound) && ours && c.opts.Provision {
+	if l, ours := s.declared(name); errors.Is(err, jetstream.ErrConsumerNotFound) && ours && s.c.opts.Provision {
 		// Somebody has deleted it. Those that hold its permits are handed theirs again.
-		consumer, err = c.topology.consumer(ctx, admitStream, limitConsumer(l, c.opts.ackWait(permitAckWait)))
+		consumer, err = s.c.topology.consumer(ctx, admitStream, limitConsumer(l, s.c.opts.ackWait(permitAckWait)))
 	}
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, fmt.Errorf("limit %q: %w", name, wire.ErrNotFound)
@@ -102,15 +102,15 @@ func (c *Conn) limit(ctx context.Context, name string) (jetstream.Consumer, erro
 }
 
 // Limits implements wire.Semaphore. It reads every admission message, so it is for people, not for loops.
-func (c *Conn) Limits(ctx context.Context) ([]wire.LimitStatus, error) {
-	s, err := c.existing(ctx, admitStream)
-	if err != nil || s == nil {
+func (s *semaphore) Limits(ctx context.Context) ([]wire.LimitStatus, error) {
+	admissions, err := s.c.topology.existing(ctx, admitStream)
+	if err != nil || admissions == nil {
 		return nil, err
 	}
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := s.c.bounded(ctx)
 	defer cancel()
 	var list []wire.LimitStatus
-	consumers := s.ListConsumers(ctx)
+	consumers := admissions.ListConsumers(ctx)
 	for info := range consumers.Info() {
 		token, ok := strings.CutPrefix(info.Name, limitPrefix)
 		name, err := wire.Untoken(token)
@@ -118,7 +118,7 @@ func (c *Conn) Limits(ctx context.Context) ([]wire.LimitStatus, error) {
 			continue // not one of ours
 		}
 		status := wire.LimitStatus{Limit: wire.Limit{Name: name, Slots: info.Config.MaxAckPending}}
-		if err := c.readAdmissions(ctx, &status, info.Delivered.Stream); err != nil {
+		if err := s.readAdmissions(ctx, &status, info.Delivered.Stream); err != nil {
 			return nil, fmt.Errorf("reading the requests of limit %q: %w", name, err)
 		}
 		list = append(list, status)
@@ -126,7 +126,7 @@ func (c *Conn) Limits(ctx context.Context) ([]wire.LimitStatus, error) {
 	if err := consumers.Err(); err != nil {
 		return nil, fmt.Errorf("listing the limits: %w", problem(err))
 	}
-	c.findSilent(ctx, list)
+	s.findSilent(ctx, list)
 	slices.SortFunc(list, func(a, b wire.LimitStatus) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
 }
@@ -139,7 +139,7 @@ const (
 )
 
 // findSilent asks the coordinators that hold permits whether they are there.
-func (c *Conn) findSilent(ctx context.Context, list []wire.LimitStatus) {
+func (s *semaphore) findSilent(ctx context.Context, list []wire.LimitStatus) {
 	silent := map[string]wire.Silence{}
 	for _, l := range list {
 		for _, r := range l.Held {
@@ -154,7 +154,7 @@ func (c *Conn) findSilent(ctx context.Context, list []wire.LimitStatus) {
 		group.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, silentAfter)
 			defer cancel()
-			_, err := c.nc.RequestWithContext(ctx, wire.PermitSubject(coordinator), nil)
+			_, err := s.c.nc.RequestWithContext(ctx, wire.PermitSubject(coordinator), nil)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -180,8 +180,8 @@ func (c *Conn) findSilent(ctx context.Context, list []wire.LimitStatus) {
 
 // readAdmissions sorts the requests of a limit. The stream keeps a message until its permit is released, and delivers
 // them in order. So the requests up to the last delivered one are held, and those behind it wait.
-func (c *Conn) readAdmissions(ctx context.Context, status *wire.LimitStatus, delivered uint64) error {
-	return c.eachAdmission(ctx, "admit."+wire.Token(status.Name)+".>",
+func (s *semaphore) readAdmissions(ctx context.Context, status *wire.LimitStatus, delivered uint64) error {
+	return s.eachAdmission(ctx, "admit."+wire.Token(status.Name)+".>",
 		func(m *storedMessage, r wire.PermitRequest) error {
 			if m.Sequence <= delivered {
 				status.Held = append(status.Held, r)
@@ -193,10 +193,10 @@ func (c *Conn) readAdmissions(ctx context.Context, status *wire.LimitStatus, del
 }
 
 // eachAdmission calls fn for every admission message of a subject, in their order, until it fails.
-func (c *Conn) eachAdmission(ctx context.Context, subject string,
+func (s *semaphore) eachAdmission(ctx context.Context, subject string,
 	fn func(*storedMessage, wire.PermitRequest) error) error {
 	for seq := uint64(1); ; {
-		m, err := c.getMessage(ctx, admitStream, map[string]any{"seq": seq, "next_by_subj": subject})
+		m, err := s.c.getMessage(ctx, admitStream, map[string]any{"seq": seq, "next_by_subj": subject})
 		if errors.Is(err, wire.ErrNotFound) {
 			return nil
 		}
@@ -218,23 +218,23 @@ func (c *Conn) eachAdmission(ctx context.Context, subject string,
 const contendedFor = 50 * time.Millisecond
 
 // Contended implements wire.Semaphore. The answer may be 50 ms old.
-func (c *Conn) Contended(ctx context.Context, limit, run string) (bool, error) {
-	l := c.semaphore.limit(limit)
+func (s *semaphore) Contended(ctx context.Context, limit, run string) (bool, error) {
+	l := s.limit(limit)
 	l.mu.Lock()
 	waiting, at := l.queued, l.queuedAt
 	own := l.waitingOf(run)
 	l.mu.Unlock()
 	if now := time.Now(); at.IsZero() || now.Sub(at) > contendedFor {
-		consumer, err := c.limit(ctx, limit)
+		consumer, err := s.limitOf(ctx, limit)
 		if err != nil {
 			return false, err
 		}
-		ctx, cancel := c.bounded(ctx)
+		ctx, cancel := s.c.bounded(ctx)
 		defer cancel()
 		info, err := consumer.Info(ctx)
 		if err != nil {
 			if gone(err) {
-				c.topology.slot(admitStream, limitPrefix+wire.Token(limit)).forget()
+				s.c.topology.slot(admitStream, limitPrefix+wire.Token(limit)).forget()
 			}
 			return false, fmt.Errorf("asking who waits for limit %q: %w", limit, problem(err))
 		}

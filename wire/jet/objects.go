@@ -54,7 +54,7 @@ func (b bucket) whole(ctx context.Context, info *jetstream.ObjectInfo) (bool, er
 	if err != nil {
 		return false, err
 	}
-	answer, err := b.c.request(ctx, b.c.apiPrefix(b.stream())+"STREAM.INFO."+b.stream(), body)
+	answer, err := b.c.request(ctx, b.c.regions.apiPrefix(b.stream())+"STREAM.INFO."+b.stream(), body)
 	if err != nil {
 		return false, err
 	}
@@ -75,7 +75,7 @@ func (b bucket) whole(ctx context.Context, info *jetstream.ObjectInfo) (bool, er
 
 // objects returns the names of the objects, deleted ones included.
 func (b bucket) objects(ctx context.Context) ([]string, error) {
-	s, err := b.c.existing(ctx, b.stream())
+	s, err := b.c.topology.existing(ctx, b.stream())
 	if err != nil || s == nil {
 		return nil, err
 	}
@@ -109,11 +109,11 @@ func (b bucket) remove(ctx context.Context, name string) error {
 		return err
 	}
 	if info != nil {
-		if err := b.c.purge(ctx, b.stream(), b.parts(info)); err != nil {
+		if err := b.c.topology.purge(ctx, b.stream(), b.parts(info)); err != nil {
 			return err
 		}
 	}
-	return b.c.purge(ctx, b.stream(), b.description(name))
+	return b.c.topology.purge(ctx, b.stream(), b.description(name))
 }
 
 // descriptions is the prefix of the subjects of the objects' descriptions; description is the subject of one.
@@ -150,7 +150,7 @@ func (b bucket) put(ctx context.Context, name string, data []byte) error {
 	drop := func(of *jetstream.ObjectInfo) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropWithin)
 		defer cancel()
-		_ = b.c.purge(ctx, b.stream(), b.parts(of)) // parts without a description only take space
+		_ = b.c.topology.purge(ctx, b.stream(), b.parts(of)) // parts without a description only take space
 	}
 	for part := range slices.Chunk(data, int(size)) {
 		info.Chunks++
@@ -275,7 +275,7 @@ func (b bucket) readOn(ctx context.Context, parts string, data []byte, next uint
 	if err != nil {
 		return data, next, err
 	}
-	subject := b.c.apiPrefix(b.stream()) + "DIRECT.GET." + b.stream()
+	subject := b.c.regions.apiPrefix(b.stream()) + "DIRECT.GET." + b.stream()
 	if err := b.c.nc.PublishRequest(subject, sub.Subject, ask); err != nil {
 		return data, next, problem(err)
 	}

@@ -28,18 +28,21 @@ func (e *OlderRunsError) Error() string {
 		strings.Join(e.Runs, ", "))
 }
 
-// retireOlder removes the streams of protocol version 1 when nothing in them is needed any more. It returns an
+// older moves what an earlier version of Millipede has left in its streams.
+type older struct{ c *Conn }
+
+// retire removes the streams of protocol version 1 when nothing in them is needed any more. It returns an
 // *OlderRunsError when runs are left that were not ended.
-func (c *Conn) retireOlder(ctx context.Context) error {
-	if err := c.splitTasks(ctx); err != nil {
+func (o older) retire(ctx context.Context) error {
+	if err := o.splitTasks(ctx); err != nil {
 		return fmt.Errorf("moving the tasks of all pools to streams of each pool: %w", err)
 	}
-	if err := c.splitResults(ctx); err != nil {
+	if err := o.splitResults(ctx); err != nil {
 		return fmt.Errorf("moving the results of all pools to streams of each pool: %w", err)
 	}
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := o.c.bounded(ctx)
 	defer cancel()
-	s, err := c.js.Stream(ctx, olderStreams[0])
+	s, err := o.c.js.Stream(ctx, olderStreams[0])
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
@@ -72,13 +75,13 @@ func (c *Conn) retireOlder(ctx context.Context) error {
 	}
 	// A worker of that version may still hold a task which it fetched before the end of its run; in an empty register
 	// it would win. No worker outlives an embedded server.
-	if age := info.TimeStamp.Sub(info.State.LastTime); c.opts.inProcess == nil && info.State.Msgs > 0 &&
+	if age := info.TimeStamp.Sub(info.State.LastTime); o.c.opts.inProcess == nil && info.State.Msgs > 0 &&
 		age < claimWindow {
 		return fmt.Errorf("the last run of an earlier version of Millipede ended %s ago: this version takes its "+
 			"streams over %s after that", age.Round(time.Second), claimWindow)
 	}
 	for _, name := range olderStreams {
-		if err := c.js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		if err := o.c.js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("removing stream %s of an earlier version: %w", name, problem(err))
 		}
 	}
@@ -99,10 +102,10 @@ type shared struct{ stream, moved, prefix string }
 // at once: a message is removed only after it is stored again. A result that is stored twice is recognized by its
 // attempt. A task that is stored twice, or that a worker of the earlier version has fetched already, is executed once,
 // because only one claim wins.
-func (c *Conn) split(ctx context.Context, from shared, publish func(*storedMessage) error) error {
-	asking, cancel := c.bounded(ctx)
+func (o older) split(ctx context.Context, from shared, publish func(*storedMessage) error) error {
+	asking, cancel := o.c.bounded(ctx)
 	defer cancel()
-	s, err := c.js.Stream(asking, from.stream)
+	s, err := o.c.js.Stream(asking, from.stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
@@ -112,23 +115,23 @@ func (c *Conn) split(ctx context.Context, from shared, publish func(*storedMessa
 	cfg := s.CachedInfo().Config
 	if !slices.Equal(cfg.Subjects, []string{from.moved}) {
 		cfg.Subjects = []string{from.moved}
-		if _, err := c.js.UpdateStream(asking, cfg); err != nil {
+		if _, err := o.c.js.UpdateStream(asking, cfg); err != nil {
 			return problem(err)
 		}
 	}
-	names, err := c.poolStreams(ctx)
+	names, err := o.c.purger.poolStreams(ctx)
 	if err != nil {
 		return err
 	}
 	for _, name := range names { // so that messages that programs of runs in progress publish are stored again
 		if pool, kind := poolOf(name); kind == registersOfPool {
-			if err := c.topology.ensure(ctx, from.prefix+pool); err != nil {
+			if err := o.c.topology.ensure(ctx, from.prefix+pool); err != nil {
 				return err
 			}
 		}
 	}
 	for next := uint64(1); ; {
-		m, err := c.getMessage(ctx, from.stream, map[string]any{"seq": next, "next_by_subj": ">"})
+		m, err := o.c.getMessage(ctx, from.stream, map[string]any{"seq": next, "next_by_subj": ">"})
 		if errors.Is(err, wire.ErrNotFound) {
 			break
 		}
@@ -140,28 +143,28 @@ func (c *Conn) split(ctx context.Context, from shared, publish func(*storedMessa
 		}
 		next = m.Sequence + 1
 	}
-	removing, cancel := c.bounded(ctx)
+	removing, cancel := o.c.bounded(ctx)
 	defer cancel()
-	if err := c.js.DeleteStream(removing, from.stream); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+	if err := o.c.js.DeleteStream(removing, from.stream); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return problem(err)
 	}
 	return nil
 }
 
 // splitResults moves the results.
-func (c *Conn) splitResults(ctx context.Context) error {
-	return c.split(ctx, sharedResults, func(m *storedMessage) error {
+func (o older) splitResults(ctx context.Context) error {
+	return o.split(ctx, sharedResults, func(m *storedMessage) error {
 		ref, err := wire.ParseRef(m.Subject)
 		if err != nil {
 			return nil //nolint:nilerr // no worker has published it
 		}
-		return c.PublishResult(ctx, ref, m.Data)
+		return o.c.PublishResult(ctx, ref, m.Data)
 	})
 }
 
 // splitTasks moves the tasks, with the spans that they were sent under.
-func (c *Conn) splitTasks(ctx context.Context) error {
-	return c.split(ctx, sharedTasks, func(m *storedMessage) error {
+func (o older) splitTasks(ctx context.Context) error {
+	return o.split(ctx, sharedTasks, func(m *storedMessage) error {
 		ref, err := wire.ParseRef(m.Subject)
 		if err != nil {
 			return nil //nolint:nilerr // no coordinator has published it
@@ -170,6 +173,6 @@ func (c *Conn) splitTasks(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("reading the header of task %s: %w", ref.Attempt, err)
 		}
-		return c.PublishTask(trace.Under(ctx, traceOf(header)), ref, m.Data)
+		return o.c.PublishTask(trace.Under(ctx, traceOf(header)), ref, m.Data)
 	})
 }

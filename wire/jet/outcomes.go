@@ -78,7 +78,7 @@ func (o *outcomes) list(ctx context.Context) error {
 	if !due {
 		return nil
 	}
-	names, err := o.c.poolStreams(ctx)
+	names, err := o.c.purger.poolStreams(ctx)
 	if err != nil {
 		return err
 	}

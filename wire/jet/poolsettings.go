@@ -23,13 +23,19 @@ type setting struct {
 	Domain string `json:"domain,omitempty"`
 }
 
-// readSettings returns the stored settings, and the sequence of their message; 0 if nobody has set anything.
-func (c *Conn) readSettings(ctx context.Context) (settings, uint64, error) {
+// PoolSettings reads and changes where the message stores of pools are. It is valid as long as its connection.
+type PoolSettings struct{ c *Conn }
+
+// PoolSettings returns the settings that the servers keep for pools.
+func (c *Conn) PoolSettings() PoolSettings { return PoolSettings{c} }
+
+// read returns the stored settings, and the sequence of their message; 0 if nobody has set anything.
+func (p PoolSettings) read(ctx context.Context) (settings, uint64, error) {
 	all := settings{}
-	if c.opts.inProcess != nil {
+	if p.c.opts.inProcess != nil {
 		return all, 0, nil
 	}
-	m, err := c.lastMessage(ctx, settingsStream, settingsSubject)
+	m, err := p.c.lastMessage(ctx, settingsStream, settingsSubject)
 	if errors.Is(err, wire.ErrNotFound) {
 		return all, 0, nil
 	}
@@ -42,9 +48,9 @@ func (c *Conn) readSettings(ctx context.Context) (settings, uint64, error) {
 	return all, m.Sequence, nil
 }
 
-// Pools returns the domains of all pools that somebody has set, by pool.
-func (c *Conn) Pools(ctx context.Context) (map[string]string, error) {
-	all, _, err := c.readSettings(ctx)
+// Domains returns the domains of all pools that somebody has set, by pool.
+func (p PoolSettings) Domains(ctx context.Context) (map[string]string, error) {
+	all, _, err := p.read(ctx)
 	out := map[string]string{}
 	for pool, s := range all {
 		out[pool] = s.Domain
@@ -56,27 +62,27 @@ func (c *Conn) Pools(ctx context.Context) (map[string]string, error) {
 // empty one. The former store must have nothing of runs that have not ended; its streams of the pool are removed.
 // Workers and coordinators that are connected find out when they connect again. It returns an *UnfinishedError for runs
 // that have not ended.
-func (c *Conn) SetDomain(ctx context.Context, pool, domain string) error {
-	if c.opts.inProcess != nil {
+func (p PoolSettings) SetDomain(ctx context.Context, pool, domain string) error {
+	if p.c.opts.inProcess != nil {
 		return errors.New("an embedded server has no domains")
 	}
 	if domain != "" && wire.Token(domain) != domain {
 		return fmt.Errorf("%q is not the name of a domain: it may have letters, digits, - and _", domain)
 	}
-	if err := c.topology.ensure(ctx, settingsStream); err != nil {
+	if err := p.c.topology.ensure(ctx, settingsStream); err != nil {
 		return err
 	}
-	all, last, err := c.readSettings(ctx)
+	all, last, err := p.read(ctx)
 	if err == nil {
-		err = c.regions.adopt(all)
+		err = p.c.regions.adopt(all)
 	}
 	if err != nil || all[pool].Domain == domain {
 		return err
 	}
-	if err := c.Answers(ctx, domain); err != nil {
+	if err := p.Answers(ctx, domain); err != nil {
 		return err
 	}
-	if err := c.leaveStore(ctx, pool); err != nil {
+	if err := p.leaveStore(ctx, pool); err != nil {
 		return err
 	}
 	all[pool] = setting{domain}
@@ -87,7 +93,7 @@ func (c *Conn) SetDomain(ctx context.Context, pool, domain string) error {
 	if err != nil {
 		return err
 	}
-	err = c.store(ctx, &nats.Msg{Subject: settingsSubject, Data: data},
+	err = p.c.store(ctx, &nats.Msg{Subject: settingsSubject, Data: data},
 		jetstream.WithExpectLastSequencePerSubject(last))
 	if conflict(err) {
 		return errors.New("somebody else has changed the settings of pools at the same moment: try it again")
@@ -96,15 +102,15 @@ func (c *Conn) SetDomain(ctx context.Context, pool, domain string) error {
 }
 
 // Answers checks that the JetStream of a domain answers under its name.
-func (c *Conn) Answers(ctx context.Context, domain string) error {
+func (p PoolSettings) Answers(ctx context.Context, domain string) error {
 	if domain == "" {
 		return nil
 	}
-	js, err := jetstream.NewWithDomain(c.nc, domain, jetstream.WithDefaultTimeout(c.opts.Timeout))
+	js, err := jetstream.NewWithDomain(p.c.nc, domain, jetstream.WithDefaultTimeout(p.c.opts.Timeout))
 	if err != nil {
 		return err
 	}
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := p.c.bounded(ctx)
 	defer cancel()
 	info, err := js.AccountInfo(ctx)
 	if err != nil {
@@ -130,20 +136,20 @@ func (e *UnfinishedError) Error() string {
 
 // leaveStore removes the streams of a pool from its present store. Registers of runs that have ended keep them for as
 // long as a worker may hold a task that it has fetched before.
-func (c *Conn) leaveStore(ctx context.Context, pool string) error {
-	names := []string{tasksStream(pool), resultsStream(pool), keysStream(pool), bucket{c, poolBucket(pool)}.stream(),
+func (p PoolSettings) leaveStore(ctx context.Context, pool string) error {
+	names := []string{tasksStream(pool), resultsStream(pool), keysStream(pool), bucket{p.c, poolBucket(pool)}.stream(),
 		claimsStream(pool)} // the registers last: a crash in between leaves them to be found
 	runs := map[string]bool{}
 	age := claimWindow
 	for _, name := range names {
-		s, err := c.existing(ctx, name)
+		s, err := p.c.topology.existing(ctx, name)
 		if err != nil {
 			return fmt.Errorf("looking at stream %s: %w", name, err)
 		}
 		if s == nil {
 			continue
 		}
-		asking, cancel := c.bounded(ctx)
+		asking, cancel := p.c.bounded(ctx)
 		info, err := s.Info(asking, jetstream.WithSubjectFilter(">"))
 		cancel()
 		if err != nil {
@@ -164,17 +170,17 @@ func (c *Conn) leaveStore(ctx context.Context, pool string) error {
 			pool, age.Round(time.Second), claimWindow)
 	}
 	for _, name := range names {
-		deleting, cancel := c.bounded(ctx)
-		err := c.at(name).DeleteStream(deleting, name)
+		deleting, cancel := p.c.bounded(ctx)
+		err := p.c.regions.at(name).DeleteStream(deleting, name)
 		cancel()
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("removing stream %s: %w", name, problem(err))
 		}
-		c.topology.streamSlot(name).forget()
+		p.c.topology.streamSlot(name).forget()
 	}
-	c.regions.mu.Lock()
-	delete(c.regions.used, wire.Token(pool))
-	c.regions.mu.Unlock()
+	p.c.regions.mu.Lock()
+	delete(p.c.regions.used, wire.Token(pool))
+	p.c.regions.mu.Unlock()
 	return nil
 }
 

@@ -163,14 +163,14 @@ func (p *presence) forget(m member) {
 }
 
 // Beat implements wire.Presence.
-func (c *Conn) Beat(ctx context.Context, h wire.Heartbeat) error {
+func (p *presence) Beat(ctx context.Context, h wire.Heartbeat) error {
 	if len(h.Pools) == 0 {
 		return fmt.Errorf("worker %s serves no pool", h.Worker)
 	}
 	for _, pool := range h.Pools {
 		m := &nats.Msg{Subject: wire.HeartbeatSubject(pool, h.Worker), Data: wire.EncodeHeartbeat(h.For(pool)),
-			Header: nats.Header{domainHeader: {c.opts.Domain}}}
-		if err := c.nc.PublishMsg(m); err != nil {
+			Header: nats.Header{domainHeader: {p.c.opts.Domain}}}
+		if err := p.c.nc.PublishMsg(m); err != nil {
 			return problem(err)
 		}
 	}
@@ -178,8 +178,7 @@ func (c *Conn) Beat(ctx context.Context, h wire.Heartbeat) error {
 }
 
 // Workers implements wire.Presence.
-func (c *Conn) Workers(ctx context.Context) ([]wire.Worker, error) {
-	p := &c.presence
+func (p *presence) Workers(ctx context.Context) ([]wire.Worker, error) {
 	if err := p.start(ctx); err != nil {
 		return nil, err
 	}
@@ -228,7 +227,7 @@ func (p *presence) awaitAnnouncements(ctx context.Context) error {
 
 // hear asks all workers to announce themselves, and waits until they have.
 func (p *presence) hear(ctx context.Context) error {
-	if err := p.c.Control(ctx, "", wire.Control{Kind: "announce"}); err != nil {
+	if err := p.Control(ctx, "", wire.Control{Kind: "announce"}); err != nil {
 		return err
 	}
 	limit := time.NewTimer(announceLimit)
@@ -259,8 +258,7 @@ func (p *presence) all() bool {
 }
 
 // SubscribeHeartbeats implements wire.Presence.
-func (c *Conn) SubscribeHeartbeats(ctx context.Context, fn func(wire.Heartbeat)) error {
-	p := &c.presence
+func (p *presence) SubscribeHeartbeats(ctx context.Context, fn func(wire.Heartbeat)) error {
 	if err := p.start(ctx); err != nil {
 		return err
 	}
@@ -274,7 +272,7 @@ func (c *Conn) SubscribeHeartbeats(ctx context.Context, fn func(wire.Heartbeat))
 		p.mu.Unlock()
 		w.end()
 	}()
-	return c.untilDone(ctx)
+	return p.c.untilDone(ctx)
 }
 
 // untilDone waits for the end of ctx, which is no error, or of the connection.
@@ -288,34 +286,34 @@ func (c *Conn) untilDone(ctx context.Context) error {
 }
 
 // Control implements wire.Presence.
-func (c *Conn) Control(ctx context.Context, pool string, m wire.Control) error {
-	if err := c.nc.Publish(wire.ControlSubject(pool, m.Kind), wire.EncodeControl(m)); err != nil {
+func (p *presence) Control(ctx context.Context, pool string, m wire.Control) error {
+	if err := p.c.nc.Publish(wire.ControlSubject(pool, m.Kind), wire.EncodeControl(m)); err != nil {
 		return fmt.Errorf("sending %q to the workers: %w", m.Kind, problem(err))
 	}
 	return nil
 }
 
 // SubscribeControl implements wire.Presence.
-func (c *Conn) SubscribeControl(ctx context.Context, pool string, fn func(wire.Control)) error {
+func (p *presence) SubscribeControl(ctx context.Context, pool string, fn func(wire.Control)) error {
 	handle := func(m *nats.Msg) {
 		control, err := wire.DecodeControl(m.Data)
 		if err != nil {
-			c.opts.Log("a control message cannot be read: " + err.Error())
+			p.c.opts.Log("a control message cannot be read: " + err.Error())
 			return
 		}
 		fn(control)
 	}
-	return c.listen(ctx, handle, "ctl.all.>", "ctl.pool."+wire.Token(pool)+".>")
+	return p.c.listen(ctx, handle, "ctl.all.>", "ctl.pool."+wire.Token(pool)+".>")
 }
 
 // Emit implements wire.Presence.
-func (c *Conn) Emit(ctx context.Context, pool, run string, data []byte) error {
-	return problem(c.nc.Publish(wire.EventSubject(pool, run), data))
+func (p *presence) Emit(ctx context.Context, pool, run string, data []byte) error {
+	return problem(p.c.nc.Publish(wire.EventSubject(pool, run), data))
 }
 
 // Events implements wire.Presence.
-func (c *Conn) Events(ctx context.Context, run string, fn func(pool string, data []byte)) error {
-	return c.listen(ctx, func(m *nats.Msg) {
+func (p *presence) Events(ctx context.Context, run string, fn func(pool string, data []byte)) error {
+	return p.c.listen(ctx, func(m *nats.Msg) {
 		if pool, of, err := wire.ParseEvent(m.Subject); err == nil && of == run && len(m.Data) <= wire.MaxEvent {
 			fn(pool, m.Data)
 		}

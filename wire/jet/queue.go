@@ -75,7 +75,7 @@ func (c *Conn) expires(ctx context.Context, pool string) (bool, error) {
 
 // placed names in a task the domain of its register: the worker believes no other one.
 func (c *Conn) placed(m *nats.Msg, ref wire.TaskRef) {
-	domain, known := c.domain(claimsStream(ref.Pool))
+	domain, known := c.regions.domain(claimsStream(ref.Pool))
 	if !known {
 		return
 	}
@@ -138,8 +138,8 @@ func (c *Conn) fetch(ctx context.Context, stream string, cfg jetstream.ConsumerC
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		err = c.denied(err, c.apiPrefix(stream)+"CONSUMER.INFO."+stream+"."+cfg.Durable,
-			c.apiPrefix(stream)+"CONSUMER.MSG.NEXT."+stream+"."+cfg.Durable)
+		err = c.denied(err, c.regions.apiPrefix(stream)+"CONSUMER.INFO."+stream+"."+cfg.Durable,
+			c.regions.apiPrefix(stream)+"CONSUMER.MSG.NEXT."+stream+"."+cfg.Durable)
 		switch {
 		case err == nil, errors.Is(err, jetstream.ErrNoHeartbeat):
 			continue
@@ -363,7 +363,7 @@ func (c *Conn) inspectRegion(ctx context.Context, pool string) ([]*jetstream.Str
 	defer cancel()
 	infos, err := c.inspectPool(ctx, pool)
 	if err == nil {
-		err = c.purge(ctx, tasksStream(pool), "none") // see writable
+		err = c.topology.purge(ctx, tasksStream(pool), "none") // see writable
 	}
 	return infos, err
 }
@@ -405,7 +405,7 @@ func authoritative(info *jetstream.StreamInfo) error {
 
 // bucketInfo returns the server's information about a bucket's stream; nil if nobody has made it.
 func (c *Conn) bucketInfo(ctx context.Context, b bucket) (*jetstream.StreamInfo, error) {
-	s, err := c.existing(ctx, b.stream())
+	s, err := c.topology.existing(ctx, b.stream())
 	if s == nil || err != nil {
 		return nil, err
 	}

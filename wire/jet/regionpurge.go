@@ -18,37 +18,37 @@ const cleanPatience = 3 * time.Second
 
 // cleanRegion removes everything of a run from the store of a pool, and of earlier runs that could not be cleaned.
 // If the store does not answer, it notes the run. The notes are at the hub, so any coordinator finds them.
-func (c *Conn) cleanRegion(ctx context.Context, pool, run string) error {
-	err := c.cleanInRegion(ctx, pool, run)
+func (p *purger) cleanRegion(ctx context.Context, pool, run string) error {
+	err := p.cleanInRegion(ctx, pool, run)
 	if err != nil && ctx.Err() == nil && (temporary(err) || errors.Is(err, wire.ErrStore)) {
-		if note := c.noteLeft(ctx, pool, run); note != nil {
+		if note := p.noteLeft(ctx, pool, run); note != nil {
 			return errors.Join(err, note)
 		}
-		c.opts.Log(fmt.Sprintf("the message store of the pool %s does not answer: what run %s has left there will be "+
+		p.c.opts.Log(fmt.Sprintf("the message store of the pool %s does not answer: what run %s has left there will be "+
 			"removed at the end of a later run (%v)", pool, run, err))
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return c.cleanLeft(ctx, pool)
+	return p.cleanLeft(ctx, pool)
 }
 
 // cleanInRegion is cleanRegion for one run.
-func (c *Conn) cleanInRegion(ctx context.Context, pool, run string) error {
+func (p *purger) cleanInRegion(ctx context.Context, pool, run string) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanPatience)
 	defer cancel()
 	streams := []string{tasksStream(pool), claimsStream(pool), keysStream(pool), resultsStream(pool)}
-	if err := c.purgeStreams(ctx, streams, run); err != nil {
+	if err := p.purgeStreams(ctx, streams, run); err != nil {
 		return err
 	}
-	if err := (bucket{c, poolBucket(pool)}).dropSpilled(ctx, run); err != nil {
+	if err := (bucket{p.c, poolBucket(pool)}).dropSpilled(ctx, run); err != nil {
 		return err
 	}
-	if err := c.markAllDone(ctx, streams, run); err != nil {
+	if err := p.markAllDone(ctx, streams, run); err != nil {
 		return err
 	}
-	return c.emptyRegisters(ctx, streams, purgeGrace)
+	return p.emptyRegisters(ctx, streams, purgeGrace)
 }
 
 // leftSubject is where a run is noted that could not be cleaned in the store of a pool.
@@ -56,30 +56,30 @@ func leftSubject(pool, run string) string {
 	return leftPrefix + wire.Token(pool) + "." + wire.Token(run)
 }
 
-func (c *Conn) noteLeft(ctx context.Context, pool, run string) error {
-	return c.store(ctx, &nats.Msg{Subject: leftSubject(pool, run)})
+func (p *purger) noteLeft(ctx context.Context, pool, run string) error {
+	return p.c.store(ctx, &nats.Msg{Subject: leftSubject(pool, run)})
 }
 
 // mostLeft is how many earlier runs the end of a run cleans.
 const mostLeft = 64
 
 // cleanLeft cleans earlier runs. Its errors are none of the run that ends: the notes stay.
-func (c *Conn) cleanLeft(ctx context.Context, pool string) error {
+func (p *purger) cleanLeft(ctx context.Context, pool string) error {
 	prefix := leftPrefix + wire.Token(pool) + "."
 	for range mostLeft {
-		m, err := c.getMessage(ctx, settingsStream, map[string]any{"seq": 1, "next_by_subj": prefix + "*"})
+		m, err := p.c.getMessage(ctx, settingsStream, map[string]any{"seq": 1, "next_by_subj": prefix + "*"})
 		if err != nil {
 			return ignore(err, wire.ErrNotFound)
 		}
 		run, err := wire.Untoken(strings.TrimPrefix(m.Subject, prefix))
 		if err == nil {
-			err = c.cleanInRegion(ctx, pool, run)
+			err = p.cleanInRegion(ctx, pool, run)
 		}
 		if err == nil {
-			err = c.purge(ctx, settingsStream, m.Subject)
+			err = p.c.topology.purge(ctx, settingsStream, m.Subject)
 		}
 		if err != nil {
-			c.opts.Log(fmt.Sprintf("cleaning the message store of the pool %s: %v", pool, err))
+			p.c.opts.Log(fmt.Sprintf("cleaning the message store of the pool %s: %v", pool, err))
 			return nil
 		}
 	}

@@ -96,7 +96,7 @@ func (r *regions) storage(stream string) *storage {
 }
 
 // at returns the API for a stream.
-func (c *Conn) at(stream string) jetstream.JetStream { return c.regions.api(c.regions.of(stream)) }
+func (r *regions) at(stream string) jetstream.JetStream { return r.api(r.of(stream)) }
 
 func (r *regions) api(domain string) jetstream.JetStream {
 	if domain == "" {
@@ -108,7 +108,7 @@ func (r *regions) api(domain string) jetstream.JetStream {
 }
 
 // apiPrefix returns the prefix of the API's subjects for a stream.
-func (c *Conn) apiPrefix(stream string) string { return prefixOf(c.regions.of(stream)) }
+func (r *regions) apiPrefix(stream string) string { return prefixOf(r.of(stream)) }
 
 func prefixOf(domain string) string {
 	if domain == "" {
@@ -118,11 +118,11 @@ func prefixOf(domain string) string {
 }
 
 // domain returns the JetStream domain in which a stream is; false if it is not known.
-func (c *Conn) domain(stream string) (string, bool) {
-	if of := c.regions.of(stream); of != "" {
+func (r *regions) domain(stream string) (string, bool) {
+	if of := r.of(stream); of != "" {
 		return of, true
 	}
-	if home := c.home.Load(); home != nil {
+	if home := r.c.home.Load(); home != nil {
 		return *home, true
 	}
 	return "", false
@@ -195,61 +195,60 @@ func (r *regions) regional(pool string) string {
 }
 
 // Domains implements wire.Regions.
-func (c *Conn) Domains(ctx context.Context) (map[string]string, error) {
-	if c.opts.inProcess != nil {
+func (r *regions) Domains(ctx context.Context) (map[string]string, error) {
+	if r.c.opts.inProcess != nil {
 		return nil, nil
 	}
-	all, _, err := c.readSettings(ctx)
+	all, _, err := r.c.PoolSettings().read(ctx)
 	if err == nil {
-		err = c.regions.adopt(all)
+		err = r.adopt(all)
 	}
 	if err == nil {
-		err = c.compareStreams(ctx)
+		err = r.compareStreams(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return c.regions.own(), nil
+	return r.own(), nil
 }
 
 // TaskBlobs implements wire.Regions.
-func (c *Conn) TaskBlobs(pool string) (wire.Blobs, bool) {
-	if c.regions.regional(pool) == "" {
-		return c.blobs(), false
+func (r *regions) TaskBlobs(pool string) (wire.Blobs, bool) {
+	if r.regional(pool) == "" {
+		return r.c.blobs(), false
 	}
-	return bucket{c, poolBucket(pool)}, true
+	return bucket{r.c, poolBucket(pool)}, true
 }
 
 // recheck compares the streams of hub and regions again if that was long ago, before something is published to a
 // region.
-func (c *Conn) recheck(ctx context.Context, stream string) error {
-	if c.regions.of(stream) == "" {
+func (r *regions) recheck(ctx context.Context, stream string) error {
+	if r.of(stream) == "" {
 		return nil
 	}
-	r := &c.regions
 	r.mu.Lock()
 	due := r.checked.IsZero() || time.Since(r.checked) >= recheckEvery
 	r.mu.Unlock()
 	if !due {
 		return nil
 	}
-	return c.compareStreams(ctx)
+	return r.compareStreams(ctx)
 }
 
 // compareStreams returns an error if a stream at the hub has a subject of a pool with a store of its own, or a stream
 // in a region one that is not of a pool of that region. A region that does not answer now is compared another time.
-func (c *Conn) compareStreams(ctx context.Context) error {
-	domains := c.regions.own()
-	if len(domains) == 0 || !c.opts.Provision {
+func (r *regions) compareStreams(ctx context.Context) error {
+	domains := r.own()
+	if len(domains) == 0 || !r.c.opts.Provision {
 		return nil
 	}
-	if err := c.compareStore(ctx, "", domains); err != nil {
+	if err := r.compareStore(ctx, "", domains); err != nil {
 		return err
 	}
 	answered := true
 	for _, domain := range slices.Compact(slices.Sorted(maps.Values(domains))) {
 		within, cancel := context.WithTimeout(ctx, storePatience)
-		err := c.compareStore(within, domain, domains)
+		err := r.compareStore(within, domain, domains)
 		cancel()
 		switch {
 		case err != nil && temporary(err) && ctx.Err() == nil:
@@ -259,18 +258,18 @@ func (c *Conn) compareStreams(ctx context.Context) error {
 		}
 	}
 	if answered {
-		c.regions.mu.Lock()
-		c.regions.checked = time.Now()
-		c.regions.mu.Unlock()
+		r.mu.Lock()
+		r.checked = time.Now()
+		r.mu.Unlock()
 	}
 	return nil
 }
 
 // compareStore checks the subjects of the streams in one store.
-func (c *Conn) compareStore(ctx context.Context, domain string, domains map[string]string) error {
-	ctx, cancel := c.bounded(ctx)
+func (r *regions) compareStore(ctx context.Context, domain string, domains map[string]string) error {
+	ctx, cancel := r.c.bounded(ctx)
 	defer cancel()
-	list := c.regions.api(domain).ListStreams(ctx)
+	list := r.api(domain).ListStreams(ctx)
 	for info := range list.Info() {
 		for _, subject := range info.Config.Subjects {
 			if where, stray := strayIn(domain, subject, domains); stray {

@@ -122,7 +122,7 @@ func found(t *testing.T) *land {
 	l := &land{hub: hub, eu: eu, line: line}
 	l.coordinator = l.connect(t, hub, jet.Options{Provision: true})
 	for tries := 0; ; tries++ {
-		err := l.coordinator.SetDomain(t.Context(), "eu", "eu")
+		err := l.coordinator.PoolSettings().SetDomain(t.Context(), "eu", "eu")
 		if err == nil {
 			break
 		}
@@ -350,25 +350,25 @@ func TestTheDomainOfAPoolIsNotChangedUnderRunsThatHaveNotEnded(t *testing.T) {
 	if err := l.coordinator.PublishTask(ctx, us, nil); err != nil {
 		t.Fatal(err)
 	}
-	setter := l.connect(t, l.hub, jet.Options{Provision: true})
+	settings := l.connect(t, l.hub, jet.Options{Provision: true}).PoolSettings()
 	unfinished := (*jet.UnfinishedError)(nil)
-	if err := setter.SetDomain(ctx, "us", "eu"); !errors.As(err, &unfinished) || unfinished.Runs[0] != us.Run {
+	if err := settings.SetDomain(ctx, "us", "eu"); !errors.As(err, &unfinished) || unfinished.Runs[0] != us.Run {
 		t.Errorf("with a task: %v", err)
 	}
-	if err := setter.SetDomain(ctx, "ap", "nowhere"); err == nil || !strings.Contains(err.Error(), "does not answer") {
+	if err := settings.SetDomain(ctx, "ap", "nowhere"); err == nil || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("a domain that does not exist: %v", err)
 	}
 	if err := l.coordinator.PurgeRun(ctx, us.Run, []string{"us"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := setter.SetDomain(ctx, "us", "eu"); err != nil {
+	if err := settings.SetDomain(ctx, "us", "eu"); err != nil {
 		t.Fatal(err)
 	}
 	moved := (*jet.MovedError)(nil)
 	if _, err := l.coordinator.Domains(ctx); !errors.As(err, &moved) || moved.Pool != "us" {
 		t.Errorf("the connection that used it: %v", err)
 	}
-	if all := must(setter.Pools(ctx))(t); all["us"] != "eu" || all["eu"] != "eu" {
+	if all := must(settings.Domains(ctx))(t); all["us"] != "eu" || all["eu"] != "eu" {
 		t.Errorf("the settings are %v", all)
 	}
 }

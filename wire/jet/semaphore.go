@@ -91,7 +91,7 @@ type leftover struct {
 }
 
 // OnAbandoned implements wire.Semaphore.
-func (c *Conn) OnAbandoned(fn wire.AbandonedFunc) { c.semaphore.abandoned = fn }
+func (s *semaphore) OnAbandoned(fn wire.AbandonedFunc) { s.abandoned = fn }
 
 func (s *semaphore) limit(name string) *limitUse {
 	s.mu.Lock()
@@ -132,14 +132,14 @@ func (s *semaphore) start(ctx context.Context, coordinator string) error {
 }
 
 // Acquire implements wire.Semaphore.
-func (c *Conn) Acquire(ctx context.Context, limit string, r wire.PermitRequest) (wire.Permit, error) {
-	if _, err := c.limit(ctx, limit); err != nil {
+func (s *semaphore) Acquire(ctx context.Context, limit string, r wire.PermitRequest) (wire.Permit, error) {
+	if _, err := s.limitOf(ctx, limit); err != nil {
 		return nil, err
 	}
-	if err := c.semaphore.start(ctx, r.Coordinator); err != nil {
+	if err := s.start(ctx, r.Coordinator); err != nil {
 		return nil, fmt.Errorf("asking for a permit of limit %q: %w", limit, err)
 	}
-	l := c.semaphore.limit(limit)
+	l := s.limit(limit)
 	q, err := l.enter(r, time.Now())
 	if err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (l *limitUse) await(ctx context.Context, q *request) error {
 		if err := l.s.checkConsumer(ctx, l.name); err != nil && ctx.Err() == nil && !temporary(err) {
 			return err
 		}
-		if _, err := l.s.c.limit(ctx, l.name); errors.Is(err, wire.ErrNotFound) {
+		if _, err := l.s.limitOf(ctx, l.name); errors.Is(err, wire.ErrNotFound) {
 			return err
 		}
 	}
@@ -233,7 +233,7 @@ func (l *limitUse) admit(ctx context.Context, q *request) error {
 		if is == held {
 			return nil
 		}
-		err := c.publishOnce(ctx, q.subject, wire.EncodePermitRequest(q.PermitRequest))
+		err := l.s.publishOnce(ctx, q.subject, wire.EncodePermitRequest(q.PermitRequest))
 		if err == nil || conflict(err) {
 			return nil
 		}
@@ -253,8 +253,8 @@ func (l *limitUse) admit(ctx context.Context, q *request) error {
 }
 
 // publishOnce stores a message unless its subject has one.
-func (c *Conn) publishOnce(ctx context.Context, subject string, data []byte) error {
-	return c.store(ctx, &nats.Msg{Subject: subject, Data: data}, jetstream.WithExpectLastSequencePerSubject(0))
+func (s *semaphore) publishOnce(ctx context.Context, subject string, data []byte) error {
+	return s.c.store(ctx, &nats.Msg{Subject: subject, Data: data}, jetstream.WithExpectLastSequencePerSubject(0))
 }
 
 // withdrawIn is how long Acquire waits for the withdrawal of its request after ctx has ended.
@@ -288,7 +288,7 @@ func (l *limitUse) free(ctx context.Context, q *request) error {
 	l.mu.Lock()
 	ack := q.ack
 	l.mu.Unlock()
-	if err := l.s.c.freeAdmission(ctx, q.subject, ack); err != nil {
+	if err := l.s.freeAdmission(ctx, q.subject, ack); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -301,10 +301,10 @@ func (l *limitUse) free(ctx context.Context, q *request) error {
 
 // freeAdmission acknowledges the delivery, if there was one, or deletes the message: after a crash the server ignores
 // acknowledgements of deliveries that it has forgotten.
-func (c *Conn) freeAdmission(ctx context.Context, subject, ack string) error {
+func (s *semaphore) freeAdmission(ctx context.Context, subject, ack string) error {
 	if ack != "" {
-		ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout/2)
-		_, err := c.nc.RequestWithContext(ctx, ack, []byte("+ACK"))
+		ctx, cancel := context.WithTimeout(ctx, s.c.opts.Timeout/2)
+		_, err := s.c.nc.RequestWithContext(ctx, ack, []byte("+ACK"))
 		cancel()
 		if err == nil {
 			return nil
@@ -313,22 +313,22 @@ func (c *Conn) freeAdmission(ctx context.Context, subject, ack string) error {
 			return problem(err)
 		}
 	}
-	m, err := c.lastMessage(ctx, admitStream, subject)
+	m, err := s.c.lastMessage(ctx, admitStream, subject)
 	if errors.Is(err, wire.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return c.deleteAdmission(ctx, m.Sequence)
+	return s.deleteAdmission(ctx, m.Sequence)
 }
 
-func (c *Conn) deleteAdmission(ctx context.Context, sequence uint64) error {
-	s, err := c.topology.stream(ctx, admitStream)
+func (s *semaphore) deleteAdmission(ctx context.Context, sequence uint64) error {
+	admissions, err := s.c.topology.stream(ctx, admitStream)
 	if err != nil {
 		return err
 	}
-	if err := s.DeleteMsg(ctx, sequence); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) &&
+	if err := admissions.DeleteMsg(ctx, sequence); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) &&
 		!errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
 		return problem(err)
 	}

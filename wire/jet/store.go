@@ -30,7 +30,7 @@ func (c *Conn) tryFor() time.Duration { return c.opts.Timeout * 2 / 5 }
 // as the stream has a leader, so it may be stored twice. The error is wire.ErrStore if the stream answers that it
 // cannot store the message.
 func (c *Conn) store(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) error {
-	domain, known := c.domain(streamOf(m.Subject))
+	domain, known := c.regions.domain(streamOf(m.Subject))
 	return c.storeIn(ctx, domain, known, m, opts...)
 }
 
@@ -213,7 +213,7 @@ func (c *Conn) writable(ctx context.Context) error {
 			if c.regions.of(name) != "" {
 				continue // see ofRegion
 			}
-			err := c.purge(ctx, name, "none")
+			err := c.topology.purge(ctx, name, "none")
 			if errors.Is(err, wire.ErrStore) {
 				k.err = fmt.Errorf("stream %s: %w", name, err)
 				break

@@ -244,7 +244,7 @@ func (c *Conn) findStores(ctx context.Context) error {
 	group.Go(func() error { return c.patiently(ctx, func() error { return c.findHome(ctx) }) })
 	group.Go(func() error {
 		return c.patiently(ctx, func() error {
-			_, err := c.Domains(ctx)
+			_, err := c.regions.Domains(ctx)
 			return err
 		})
 	})
@@ -312,7 +312,7 @@ func (t *topology) stream(ctx context.Context, name string) (jetstream.Stream, e
 }
 
 func (t *topology) create(ctx context.Context, name string) (jetstream.Stream, error) {
-	js := t.c.at(name)
+	js := t.c.regions.at(name)
 	if !t.c.opts.Provision {
 		return js.Stream(ctx, name)
 	}
@@ -376,7 +376,7 @@ func (t *topology) make(ctx context.Context, name string, replicas int) (s jetst
 	}
 	err = t.within(ctx, name, replicas, func(bytes int64) error {
 		cfg.MaxBytes = bytes
-		s, err = t.c.at(name).CreateStream(ctx, cfg)
+		s, err = t.c.regions.at(name).CreateStream(ctx, cfg)
 		return err
 	})
 	return s, err
@@ -421,7 +421,7 @@ func (t *topology) consumer(ctx context.Context, stream string, cfg jetstream.Co
 		}
 		ctx, cancel := t.c.bounded(ctx)
 		defer cancel()
-		js := t.c.at(stream)
+		js := t.c.regions.at(stream)
 		consumer, err := js.Consumer(ctx, stream, cfg.Durable)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) && t.c.opts.Provision {
 			consumer, err = js.CreateConsumer(ctx, stream, cfg)
@@ -437,7 +437,7 @@ func (t *topology) consumer(ctx context.Context, stream string, cfg jetstream.Co
 			}
 		}
 		if err != nil {
-			err = t.c.denied(problem(err), t.c.apiPrefix(stream)+"CONSUMER.INFO."+stream+"."+cfg.Durable)
+			err = t.c.denied(problem(err), t.c.regions.apiPrefix(stream)+"CONSUMER.INFO."+stream+"."+cfg.Durable)
 			return nil, fmt.Errorf("opening consumer %s of stream %s: %w", cfg.Durable, stream, err)
 		}
 		return consumer, nil

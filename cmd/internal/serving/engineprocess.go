@@ -101,7 +101,7 @@ func (o *EngineOptions) open(ctx context.Context, hello protocol.Hello, service 
 	p := &engineProcess{EngineOptions: *o, told: told, service: service, shared: shared, cli: cli, services: hosts,
 		connector: connector, stores: newRemoteStores(service, &told, o.Version), hashes: providers.NewHashes(time.Now)}
 	if told.Group != "" {
-		l, err := shared.Conn.OpenLog(ctx, told.Group)
+		l, err := shared.Conn.GroupLogs().Open(ctx, told.Group)
 		if err != nil {
 			return nil, errors.Join(err, shared.Close())
 		}

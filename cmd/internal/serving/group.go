@@ -109,7 +109,7 @@ func (g *group) open(ctx context.Context) error {
 				"directory (-data)", g.data)
 		}
 	}
-	if g.log, err = g.conn.OpenLog(ctx, g.name); errors.Is(err, jet.ErrNoGroup) {
+	if g.log, err = g.conn.GroupLogs().Open(ctx, g.name); errors.Is(err, jet.ErrNoGroup) {
 		return g.make(ctx, known)
 	}
 	if err != nil {
@@ -148,7 +148,7 @@ func (g *group) make(ctx context.Context, known bool) error {
 		}
 	}
 	var err error
-	g.log, err = g.conn.CreateLog(ctx, g.name, incarnation, logBytes)
+	g.log, err = g.conn.GroupLogs().Create(ctx, g.name, incarnation, logBytes)
 	return err
 }
 
