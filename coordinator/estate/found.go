@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,26 +27,31 @@ type FoundFiles struct {
 	estate *Estate
 	name   string // as the user has given it
 	dir    bool
+	most   int // how many files may be written
 
 	mu    sync.Mutex // guards the rest
 	taken map[addr.Resource]bool
 	next  map[string]int    // the next number, by the beginning of the names
 	added map[[16]byte]bool // hashes of the objects: several lists may find one
 	files map[string]*foundFile
+	open  *foundFile // the one that was written last; nil before the first
 	err   error
 }
+
+// mostFound is how many files a query writes: providers name the regions.
+const mostFound = 5000
 
 // foundFile is a file that is being written, under another name.
 type foundFile struct {
 	name, partial string
-	file          *os.File
+	file          *os.File // while it is open
 	buffer        *bufio.Writer
 }
 
 // FoundFiles prepares to write configuration to a new file, or to new files in a directory if the name is that of a
 // directory or ends in a slash. The new resources get names that the configuration does not use.
 func (e *Estate) FoundFiles(name string) (*FoundFiles, diag.List) {
-	f := &FoundFiles{estate: e, name: name, taken: map[addr.Resource]bool{}, next: map[string]int{},
+	f := &FoundFiles{estate: e, name: name, most: mostFound, taken: map[addr.Resource]bool{}, next: map[string]int{},
 		files: map[string]*foundFile{}, added: map[[16]byte]bool{}}
 	info, err := os.Stat(e.path(name))
 	f.dir = err == nil && info.IsDir() || strings.HasSuffix(name, "/") ||
@@ -116,21 +122,57 @@ func (f *FoundFiles) fileOf(l *querying.List, o *querying.Object) string {
 }
 
 func (f *FoundFiles) write(name, resource, imports string) error {
+	to, err := f.turnTo(name)
+	if err == nil {
+		_, err = fmt.Fprintf(to.buffer, "\n%s\n%s\n\n%s\n", generatedMark, imports, resource)
+	}
+	return err
+}
+
+// turnTo opens a file for writing at its end, and closes the one that was open: at most one is.
+func (f *FoundFiles) turnTo(name string) (*foundFile, error) {
 	to := f.files[name]
+	if to != nil && to == f.open {
+		return to, nil
+	}
+	if err := f.closeOpen(); err != nil {
+		return nil, err
+	}
+	how := os.O_APPEND | os.O_WRONLY
 	if to == nil {
+		if len(f.files) == f.most {
+			return nil, fmt.Errorf("the objects are in more regions, and of more types, than there may be files in %s: %d. "+
+				"Write them to one file (-generate-config-out=FILE), or list fewer regions at a time", f.name, f.most)
+		}
 		if _, err := os.Stat(f.estate.path(name)); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("the file %s already exists, and generated configuration is written only to new files", name)
+			return nil, fmt.Errorf("the file %s already exists, and generated configuration is written only to new files",
+				name)
 		}
 		to = &foundFile{name: name, partial: f.estate.path(filepath.Join(filepath.Dir(name),
 			"."+filepath.Base(name)+".partial"))}
-		var err error
-		if to.file, err = os.OpenFile(to.partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666); err != nil {
-			return err
-		}
-		f.files[name], to.buffer = to, bufio.NewWriter(to.file)
+		how = os.O_CREATE | os.O_TRUNC | os.O_WRONLY
+	}
+	var err error
+	if to.file, err = os.OpenFile(to.partial, how, 0o666); err != nil {
+		return nil, err
+	}
+	to.buffer, f.open = bufio.NewWriter(to.file), to
+	if f.files[name] == nil {
+		f.files[name] = to
 		fmt.Fprint(to.buffer, generatedHead) // a failure is reported by Flush
 	}
-	_, err := fmt.Fprintf(to.buffer, "\n%s\n%s\n\n%s\n", generatedMark, imports, resource)
+	return to, nil
+}
+
+// closeOpen closes the file that is open, if any.
+func (f *FoundFiles) closeOpen() error {
+	if f.open == nil {
+		return nil
+	}
+	to := f.open
+	f.open = nil
+	err := errors.Join(to.buffer.Flush(), to.file.Close())
+	to.file, to.buffer = nil, nil
 	return err
 }
 
@@ -139,13 +181,8 @@ func (f *FoundFiles) write(name, resource, imports string) error {
 func (f *FoundFiles) Close(keep bool) ([]string, diag.List) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	err := f.err
-	var names []string
-	for _, to := range f.files {
-		err = errors.Join(err, to.buffer.Flush(), to.file.Close())
-		names = append(names, to.name)
-	}
-	slices.Sort(names)
+	err := errors.Join(f.err, f.closeOpen())
+	names := slices.Sorted(maps.Keys(f.files))
 	for _, name := range names {
 		partial := f.files[name].partial
 		if keep && err == nil {

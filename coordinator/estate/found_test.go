@@ -1,6 +1,7 @@
 package estate
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -108,6 +109,48 @@ resource "my_thing" "all_3" {
 `
 	if string(text) != want {
 		t.Errorf("got\n%s", text)
+	}
+}
+
+// Each file was open until the end of the query, and providers name the regions: a provider with many exhausted the
+// descriptors of the process.
+func TestRegionsThatAProviderNamesOpenFewFilesAndOnlySoMany(t *testing.T) {
+	dir := t.TempDir()
+	f, diags := testEstate(t, dir).FoundFiles("found/")
+	if diags.HasErrors() {
+		t.Fatal(diags.Err())
+	}
+	f.most = 50
+	list := listAt(addr.NoKey, addr.LocalProvider{Name: "my"}, addr.NoKey)
+	open := func() (n int) {
+		for _, to := range f.files {
+			if to.file != nil {
+				n++
+			}
+		}
+		return n
+	}
+	for i := range f.most {
+		f.Add(list, foundObject(fmt.Sprint("a", i), fmt.Sprint("r", i)))
+	}
+	f.Add(list, foundObject("b", "r0")) // continues a file that was closed
+	if n := open(); n != 1 || f.err != nil {
+		t.Fatalf("%d files are open, %v", n, f.err)
+	}
+	text, err := os.ReadFile(f.files[filepath.Join("found", "r1_my_thing.tf")].partial)
+	if err != nil || strings.Count(string(text), "import {") != 1 {
+		t.Errorf("a file is %q, %v", text, err)
+	}
+	f.Add(list, foundObject("c", "one more"))
+	text, err = os.ReadFile(f.files[filepath.Join("found", "r0_my_thing.tf")].partial)
+	if err != nil || strings.Count(string(text), "import {") != 2 || strings.Count(string(text), generatedHead) != 1 {
+		t.Errorf("a file that was continued is %q, %v", text, err)
+	}
+	if _, diags := f.Close(true); len(diags) != 1 || !strings.Contains(diags[0].Detail, ": 50. Write") {
+		t.Errorf("one file more than there may be: %v", diags)
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, "found")); err != nil || len(left) > 0 {
+		t.Errorf("%d files are left, %v", len(left), err)
 	}
 }
 
