@@ -28,7 +28,7 @@ func TestThreeRegionsUnderFaultsLoseNothingAndDoNothingTwice(t *testing.T) {
 	s := newStand(t)
 	s.withFleet()
 	s.start()
-	p := &people{stand: s, statuses: map[client.RunStatus]int{}, forgiven: map[string]int{}}
+	p := &users{stand: s, statuses: map[client.RunStatus]int{}, forgiven: map[string]int{}}
 	t.Logf("seed %d", *seed)
 	chance := rand.New(rand.NewPCG(*seed, 1))
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -92,7 +92,7 @@ func within(ended <-chan struct{}, d time.Duration) bool {
 }
 
 // faults are all kinds of faults.
-func (p *people) faults() []fault {
+func (p *users) faults() []fault {
 	all := []string{"nats-1", "nats-2", "nats-3", "service", "worker-eu", "worker-us", "worker-ap"}
 	var out []fault
 	for _, service := range all {
@@ -133,13 +133,13 @@ func (p *people) faults() []fault {
 	}})
 }
 
-func (p *people) docker(args ...string) {
+func (p *users) docker(args ...string) {
 	p.Helper()
 	p.must("docker", args...)
 }
 
 // kill kills a container. It may have ended by itself: a worker whose server was away when it started.
-func (p *people) kill(service string) {
+func (p *users) kill(service string) {
 	p.Helper()
 	if _, err := p.command(p.Context(), p.dir, "docker", "kill", p.container(service)); err != nil &&
 		!strings.Contains(err.Error(), "is not running") {
@@ -151,7 +151,7 @@ func (p *people) kill(service string) {
 }
 
 // fill fills a disk. A server of NATS refuses all writes after one that failed, until it is started again.
-func (p *people) fill(service string) func() {
+func (p *users) fill(service string) func() {
 	p.Helper()
 	d := p.disks[service]
 	if err := d.Fill(); err != nil {

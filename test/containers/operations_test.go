@@ -13,27 +13,29 @@ import (
 	"time"
 
 	client "github.com/hashicorp/go-tfe"
+
+	"github.com/millipede-iac/millipede/test/stage/people"
 )
 
 // These tests follow sections of docs/operations.md, in containers.
 
 // newPeople starts everything with the test providers.
-func newPeople(t *testing.T) *people {
+func newPeople(t *testing.T) *users {
 	t.Helper()
 	s := newStand(t)
 	s.withFleet()
 	s.start()
-	return &people{stand: s, statuses: map[client.RunStatus]int{}, forgiven: map[string]int{}}
+	return &users{stand: s, statuses: map[client.RunStatus]int{}, forgiven: map[string]int{}}
 }
 
 // begins queues a run whose creations take a time, and returns its ID.
-func (p *people) begins(w *client.Workspace, ms int) string {
+func (p *users) begins(w *client.Workspace, ms int) string {
 	p.Helper()
 	dir := filepath.Join(p.dir, "people", w.Name, fmt.Sprint(ms))
 	if err := configuration(dir, w.Name, "small", ms); err != nil {
 		p.Fatal(err)
 	}
-	id, err := p.queue(p.Context(), w, dir, fmt.Sprint(ms))
+	id, err := p.account().Queue(p.Context(), w, dir, fmt.Sprint(ms))
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -41,11 +43,11 @@ func (p *people) begins(w *client.Workspace, ms int) string {
 }
 
 // ends waits until a run has been applied.
-func (p *people) ends(id string) {
+func (p *users) ends(id string) {
 	p.Helper()
 	var r *client.Run
-	if err := insist(p.Context(), func() (err error) {
-		if r, err = p.client.Runs.Read(p.Context(), id); err == nil && !ended(r.Status) {
+	if err := p.account().Insist(p.Context(), func() (err error) {
+		if r, err = p.client.Runs.Read(p.Context(), id); err == nil && !people.Over(r.Status) {
 			err = fmt.Errorf("the run is %s", r.Status)
 		}
 		return err
@@ -53,12 +55,12 @@ func (p *people) ends(id string) {
 		p.Fatal(err)
 	}
 	if r.Status != client.RunApplied {
-		p.Fatalf("the run is %s:\n%s", r.Status, p.log(p.Context(), r))
+		p.Fatalf("the run is %s:\n%s", r.Status, people.Logs(p.Context(), p.client, r))
 	}
 }
 
 // finished counts the creations that have ended, in a pool.
-func (p *people) finished(pool string) (n int) {
+func (p *users) finished(pool string) (n int) {
 	for _, c := range p.calls() {
 		if c.op == "create" && c.ended && c.pool == pool {
 			n++
@@ -67,9 +69,9 @@ func (p *people) finished(pool string) (n int) {
 	return n
 }
 
-func (p *people) eventually(what string, holds func() bool) {
+func (p *users) eventually(what string, holds func() bool) {
 	p.Helper()
-	if err := insist(p.Context(), func() error {
+	if err := p.account().Insist(p.Context(), func() error {
 		if !holds() {
 			return errors.New(what)
 		}
@@ -80,7 +82,7 @@ func (p *people) eventually(what string, holds func() bool) {
 }
 
 // ready returns the status of the service's /readyz; 0 if it cannot be asked.
-func (p *people) ready() int {
+func (p *users) ready() int {
 	r, err := http.NewRequestWithContext(p.Context(), http.MethodGet, "https://localhost:8443/readyz", nil)
 	if err != nil {
 		p.Fatal(err)
@@ -95,7 +97,7 @@ func (p *people) ready() int {
 
 // applies has a person apply machines whose creation takes a time, again after each doubt. The channel gets the
 // outcome.
-func (p *people) applies(w *client.Workspace, ms int) <-chan error {
+func (p *users) applies(w *client.Workspace, ms int) <-chan error {
 	p.Helper()
 	dir := filepath.Join(p.dir, "people", w.Name)
 	if err := configuration(dir, w.Name, "small", ms); err != nil {
@@ -115,12 +117,12 @@ func (p *people) applies(w *client.Workspace, ms int) <-chan error {
 }
 
 // done waits for the outcome of applies, and checks that each machine is there, and was created once.
-func (p *people) done(w *client.Workspace, applied <-chan error) {
+func (p *users) done(w *client.Workspace, applied <-chan error) {
 	p.Helper()
 	if err := <-applied; err != nil {
 		p.Fatal(err)
 	}
-	if err := p.complete(p.Context(), w); err != nil {
+	if err := p.account().Complete(p.Context(), w, machines*len(regions)); err != nil {
 		p.Error(err)
 	}
 	created := map[string]int{}
@@ -223,10 +225,10 @@ func TestTheServiceMovesToAnEmptyVolumeByItsBackup(t *testing.T) {
 	p.override += ":moved.yaml"
 	p.must("docker-compose", "up", "-d", "service")
 	p.eventually("the service is ready", func() bool { return p.ready() == http.StatusOK })
-	if err := p.complete(t.Context(), w); err != nil {
+	if err := p.account().Complete(t.Context(), w, machines*len(regions)); err != nil {
 		t.Error(err)
 	}
-	if _, err := p.ask(t.Context(), http.MethodDelete, "halt", nil, &struct{}{}); err != nil &&
+	if _, err := p.account().Ask(t.Context(), http.MethodDelete, "halt", nil, &struct{}{}); err != nil &&
 		!strings.Contains(err.Error(), "204") {
 		t.Fatal(err)
 	}

@@ -1,13 +1,9 @@
 package containers
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +12,8 @@ import (
 	"time"
 
 	client "github.com/hashicorp/go-tfe"
+
+	"github.com/millipede-iac/millipede/test/stage/people"
 )
 
 const (
@@ -28,8 +26,8 @@ const (
 
 var regions = []string{"eu", "us", "ap"}
 
-// people are those who apply changes while containers fail.
-type people struct {
+// users are the people who apply changes while containers fail.
+type users struct {
 	*stand
 	struck atomic.Bool // all faults have been injected
 	died   sync.Map    // region: the time at which its worker's container was killed last, in Unix nanoseconds
@@ -43,39 +41,18 @@ type people struct {
 	unanswered []string
 }
 
-// errViolated is a violated guarantee. It ends the test.
-var errViolated = errors.New("a guarantee is violated")
-
-// insist calls a function until it succeeds: the service may be unreachable, or its disk full.
-func insist(ctx context.Context, fn func() error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, lost, errors.New("no try has succeeded in time"))
-	defer cancel()
-	for {
-		err := fn()
-		if err == nil || errors.Is(err, errViolated) {
-			return err
-		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		}
-	}
+// account is how the people reach the service.
+func (p *users) account() *people.Account {
+	return &people.Account{Client: p.client, HTTP: p.http, Address: "https://localhost:8443", Token: p.token, Within: lost}
 }
 
 // workspace creates a workspace whose runs use the test's cloud and record.
-func (p *people) workspace(name string) *client.Workspace {
+func (p *users) workspace(name string) *client.Workspace {
 	p.Helper()
-	w, err := p.client.Workspaces.Create(p.Context(), "main", client.WorkspaceCreateOptions{Name: &name})
+	w, err := people.Workspace(p.Context(), p.client, name, map[string]string{"FLEET_CLOUD": p.cloud,
+		"FLEET_RECORD": p.record})
 	if err != nil {
 		p.Fatal(err)
-	}
-	env := client.CategoryEnv
-	for key, value := range map[string]string{"FLEET_CLOUD": p.cloud, "FLEET_RECORD": p.record} {
-		if _, err := p.client.Variables.Create(p.Context(), w.ID, client.VariableCreateOptions{Key: &key, Value: &value,
-			Category: &env}); err != nil {
-			p.Fatal(err)
-		}
 	}
 	return w
 }
@@ -109,7 +86,7 @@ resource "fleet_machine" "a" {
 }
 
 // person applies one configuration after the other in a workspace, and repeats each until it was applied.
-func (p *people) person(ctx context.Context, w *client.Workspace) error {
+func (p *users) person(ctx context.Context, w *client.Workspace) error {
 	for i := 0; i < 2 || !p.struck.Load(); i++ {
 		dir := filepath.Join(p.dir, "people", w.Name, fmt.Sprint(i))
 		if err := configuration(dir, w.Name, []string{"small", "large"}[i%2], 200+137*i%900); err != nil {
@@ -125,7 +102,7 @@ func (p *people) person(ctx context.Context, w *client.Workspace) error {
 				return err
 			}
 		}
-		if err := p.complete(ctx, w); err != nil {
+		if err := p.account().Complete(ctx, w, machines*len(regions)); err != nil {
 			return fmt.Errorf("after run %d: %w", i, err)
 		}
 	}
@@ -133,22 +110,19 @@ func (p *people) person(ctx context.Context, w *client.Workspace) error {
 }
 
 // apply applies a configuration, and reports whether it was applied. It resolves operations in doubt.
-func (p *people) apply(ctx context.Context, w *client.Workspace, dir, message string) (bool, error) {
-	id, err := p.queue(ctx, w, dir, message)
+func (p *users) apply(ctx context.Context, w *client.Workspace, dir, message string) (bool, error) {
+	id, err := p.account().Queue(ctx, w, dir, message)
 	if err != nil {
 		return false, fmt.Errorf("queueing %s: %w", message, err)
 	}
 	var r *client.Run
 	over := func() error {
-		if r, err = p.client.Runs.Read(ctx, id); errors.Is(err, client.ErrResourceNotFound) {
-			return fmt.Errorf("%w: the run %s was acknowledged, but does not exist any more", errViolated, id)
-		}
-		if err == nil && !ended(r.Status) {
+		if r, err = p.account().Run(ctx, id); err == nil && !people.Over(r.Status) {
 			err = fmt.Errorf("the run %s is stuck: it is %s", id, r.Status)
 		}
 		return err
 	}
-	if err := insist(ctx, over); err != nil {
+	if err := p.account().Insist(ctx, over); err != nil {
 		return false, err
 	}
 	p.mu.Lock()
@@ -159,13 +133,13 @@ func (p *people) apply(ctx context.Context, w *client.Workspace, dir, message st
 		return true, nil
 	case client.RunErrored:
 	default:
-		return false, fmt.Errorf("%w: the run %s is %s", errViolated, id, r.Status)
+		return false, fmt.Errorf("%w: the run %s is %s", people.ErrViolated, id, r.Status)
 	}
-	n, err := p.resolve(ctx, w)
+	n, err := p.account().Resolve(ctx, w, p.look(w))
 	if err != nil || n > 0 {
 		return false, err
 	}
-	log := p.log(ctx, r)
+	log := people.Logs(ctx, p.client, r)
 	if strings.Contains(log, "times, and the phase is not begun again") {
 		p.mu.Lock()
 		p.deadly++
@@ -179,7 +153,7 @@ func (p *people) apply(ctx context.Context, w *client.Workspace, dir, message st
 		p.mu.Unlock()
 		return false, nil
 	}
-	return false, fmt.Errorf("%w: the run %s failed, although nothing is in doubt:\n%s", errViolated, id, log)
+	return false, fmt.Errorf("%w: the run %s failed, although nothing is in doubt:\n%s", people.ErrViolated, id, log)
 }
 
 // firstError returns the first error of a log, on one line.
@@ -188,169 +162,25 @@ func firstError(log string) string {
 	return strings.Join(strings.Fields(rest[:min(len(rest), 400)]), " ")
 }
 
-func ended(s client.RunStatus) bool {
-	switch s {
-	case client.RunApplied, client.RunErrored, client.RunCanceled, client.RunDiscarded, client.RunPlannedAndFinished,
-		client.RunStatus("force_canceled"):
-		return true
-	}
-	return false
-}
-
-// log returns what a run has said.
-func (p *people) log(ctx context.Context, r *client.Run) string {
-	var all strings.Builder
-	for _, read := range []func() (io.Reader, error){
-		func() (io.Reader, error) { return p.client.Plans.Logs(ctx, r.Plan.ID) },
-		func() (io.Reader, error) { return p.client.Applies.Logs(ctx, r.Apply.ID) },
-	} {
-		log, err := read()
-		if err == nil {
-			_, err = io.Copy(&all, log)
-		}
-		if err != nil {
-			fmt.Fprintf(&all, "(no log: %v)\n", err)
-		}
-	}
-	return all.String()
-}
-
-// queue uploads a configuration and queues a run. A request whose answer was lost may have been executed.
-func (p *people) queue(ctx context.Context, w *client.Workspace, dir, message string) (id string, err error) {
-	yes, no := true, false
-	err = insist(ctx, func() error {
-		list, err := p.client.Runs.List(ctx, w.ID, nil)
-		if err != nil {
-			return err
-		}
-		for _, r := range list.Items {
-			if r.Message == message {
-				id = r.ID
-				return nil
-			}
-		}
-		c, err := p.client.ConfigurationVersions.Create(ctx, w.ID, client.ConfigurationVersionCreateOptions{
-			AutoQueueRuns: &no})
-		if err != nil {
-			return err
-		}
-		if err := p.client.ConfigurationVersions.Upload(ctx, c.UploadURL, dir); err != nil {
-			return err
-		}
-		r, err := p.client.Runs.Create(ctx, client.RunCreateOptions{Workspace: w, ConfigurationVersion: c,
-			AutoApply: &yes, Message: &message})
-		if err == nil {
-			id = r.ID
-		}
-		return err
-	})
-	return id, err
-}
-
-// ask sends a request below /api/millipede/v1/.
-func (p *people) ask(ctx context.Context, method, path string, in, out any) (int, error) {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return 0, err
-	}
-	r, err := http.NewRequestWithContext(ctx, method, "https://localhost:8443/api/millipede/v1/"+path,
-		bytes.NewReader(body))
-	if err != nil {
-		return 0, err
-	}
-	r.Header.Set("Authorization", "Bearer "+p.token)
-	answer, err := p.http.Do(r)
-	if err != nil {
-		return 0, err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		return answer.StatusCode, errors.Join(err, fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, text))
-	}
-	return answer.StatusCode, json.Unmarshal(text, out)
-}
-
-// resolve resolves the creations in doubt, like a person who looks at the cloud. It returns how many operations of any
-// kind were in doubt.
-func (p *people) resolve(ctx context.Context, w *client.Workspace) (int, error) {
-	var all struct {
-		Doubts []struct{ Address, Operation string }
-	}
-	at := "workspaces/" + w.ID + "/doubts"
-	if err := insist(ctx, func() error { _, err := p.ask(ctx, http.MethodGet, at, nil, &all); return err }); err != nil {
-		return 0, err
-	}
-	doubts := all.Doubts
-	for _, d := range doubts {
-		if d.Operation != "create" {
-			continue // the next plan reads the object
-		}
+// look looks at the cloud for the machine with an address of a workspace, when no provider works on it.
+func (p *users) look(w *client.Workspace) func(address string) (string, error) {
+	return func(address string) (string, error) {
 		// module.eu.fleet_machine.a[2] is w0-eu-2
-		region, index, ok := strings.Cut(strings.TrimPrefix(d.Address, "module."), ".fleet_machine.a[")
+		region, index, ok := strings.Cut(strings.TrimPrefix(address, "module."), ".fleet_machine.a[")
 		if !ok {
-			return 0, fmt.Errorf("%w: an operation on %s is in doubt", errViolated, d.Address)
+			return "", fmt.Errorf("%w: an operation on %s is in doubt", people.ErrViolated, address)
 		}
 		name := w.Name + "-" + region + "-" + strings.TrimSuffix(index, "]")
-		word := map[string]any{"address": d.Address, "not-created": true}
-		if err := insist(ctx, func() error {
-			if p.working(name) {
-				return fmt.Errorf("a provider still creates %s", name)
-			}
-			return nil
-		}); err != nil {
-			return 0, err
+		if p.working(name) {
+			return "", fmt.Errorf("a provider still creates %s", name)
 		}
-		if id := p.objects()[name]; id != "" {
-			word = map[string]any{"address": d.Address, "created": id}
-		}
+		created := p.objects()[name]
 		p.mu.Lock()
+		defer p.mu.Unlock()
 		p.doubts++
-		if word["created"] == nil {
+		if created == "" {
 			p.forgiven[name]++
 		}
-		p.mu.Unlock()
-		if err := insist(ctx, func() error {
-			status, err := p.ask(ctx, http.MethodPost, at, word, &all)
-			if status == http.StatusConflict && strings.Contains(err.Error(), "in doubt") &&
-				!strings.Contains(err.Error(), "still") {
-				return nil // an earlier try was executed, but its answer was lost
-			}
-			return err
-		}); err != nil {
-			return 0, err
-		}
+		return created, nil
 	}
-	return len(doubts), nil
-}
-
-// complete checks that a workspace is not locked, and that its state has all machines.
-func (p *people) complete(ctx context.Context, w *client.Workspace) error {
-	return insist(ctx, func() error {
-		now, err := p.client.Workspaces.ReadByID(ctx, w.ID)
-		if err != nil {
-			return err
-		}
-		current, err := p.client.StateVersions.ReadCurrent(ctx, w.ID)
-		if err != nil {
-			return err
-		}
-		text, err := p.client.StateVersions.Download(ctx, current.DownloadURL)
-		if err != nil {
-			return err
-		}
-		var st struct{ Resources []struct{ Instances []any } }
-		if err := json.Unmarshal(text, &st); err != nil {
-			return fmt.Errorf("%w: reading the state: %w", errViolated, err)
-		}
-		n := 0
-		for _, r := range st.Resources {
-			n += len(r.Instances)
-		}
-		if want := machines * len(regions); now.Locked || n != want {
-			return fmt.Errorf("%w: the workspace is locked: %t; its state has %d of %d machines", errViolated, now.Locked, n,
-				want)
-		}
-		return nil
-	})
 }

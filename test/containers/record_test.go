@@ -19,7 +19,7 @@ type call struct {
 
 // calls reads the record of the providers: creations, updates and plans in the order of their starts. Processes of
 // different containers, and those of a container before and after a restart, can have the same number.
-func (p *people) calls() []call {
+func (p *users) calls() []call {
 	p.Helper()
 	text, err := os.ReadFile(p.record)
 	if err != nil {
@@ -60,7 +60,7 @@ func (p *people) calls() []call {
 }
 
 // working reports whether a provider works on a machine.
-func (p *people) working(name string) bool {
+func (p *users) working(name string) bool {
 	for _, c := range p.calls() {
 		if c.op == "plan" || c.name != name || c.ended {
 			continue
@@ -73,7 +73,7 @@ func (p *people) working(name string) bool {
 }
 
 // objects returns the machines in the cloud: name to ID. It reports those that exist twice.
-func (p *people) objects() map[string]string {
+func (p *users) objects() map[string]string {
 	p.Helper()
 	all, err := os.ReadDir(filepath.Join(p.cloud, "fleet_machine"))
 	if err != nil && !os.IsNotExist(err) {
@@ -96,7 +96,7 @@ func (p *people) objects() map[string]string {
 
 // once checks that no machine was created again unless a person had resolved its creation as not done, that no machine
 // was updated twice by one plan, that each region did its own, and that the cloud has every machine once.
-func (p *people) once() {
+func (p *users) once() {
 	p.Helper()
 	planned, created := map[string]bool{}, map[string]int{}
 	for _, c := range p.calls() {
@@ -125,7 +125,7 @@ func (p *people) once() {
 }
 
 // begun counts the calls of an operation.
-func (p *people) begun(op string) (n int) {
+func (p *users) begun(op string) (n int) {
 	for _, c := range p.calls() {
 		if c.op == op {
 			n++

@@ -2,7 +2,6 @@ package fault
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/millipede-iac/millipede/test/stage/disk"
 	"github.com/millipede-iac/millipede/test/stage/nats"
+	"github.com/millipede-iac/millipede/test/stage/people"
 	"github.com/millipede-iac/millipede/test/stage/site"
 )
 
@@ -46,6 +46,7 @@ const (
 type serviceSeries struct {
 	*trial
 	v       *site.Service
+	account *people.Account
 	server  *nats.Server
 	workers []*site.Worker
 	data    *disk.Volume // the disk of the service; nil if this process has no permission to mount
@@ -78,12 +79,14 @@ func TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice(t *testing.T) {
 	home := t.TempDir()
 	s.data = volume(t, filepath.Join(home, ".local", "share", "millipede"), dataSize)
 	s.v = s.ServiceAt(home, "-parallelism=4")
+	s.account = &people.Account{Client: s.v.Client, HTTP: s.v.HTTP, Address: s.v.Address, Token: s.v.Token,
+		Within: site.Timeout}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	var people sync.WaitGroup
+	var users sync.WaitGroup
 	for i := range *spaces {
 		w := s.v.Workspace(fmt.Sprintf("w%d", i))
-		people.Go(func() {
+		users.Go(func() {
 			if err := s.person(ctx, w); err != nil {
 				cancel(fmt.Errorf("in the workspace %s: %w", w.Name, err))
 			}
@@ -92,7 +95,7 @@ func TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice(t *testing.T) {
 	began, ended := time.Now(), make(chan struct{})
 	go func() { // ends when all people have finished
 		defer close(ended)
-		people.Wait()
+		users.Wait()
 	}()
 	for s.total < *strikes && !within(ended, s.between(100, 1500)) {
 		mend := s.strike()
@@ -204,26 +207,6 @@ func (s *serviceSeries) serves() {
 	}
 }
 
-// insist calls a function until it succeeds: the service may be unreachable, or its disk full.
-func insist(ctx context.Context, fn func() error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, site.Timeout, errors.New("no try has succeeded in time"))
-	defer cancel()
-	for {
-		err := fn()
-		if err == nil || errors.Is(err, errViolated) {
-			return err
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		}
-	}
-}
-
-// errViolated is a violated guarantee. It ends the test without another try.
-var errViolated = errors.New("a guarantee is violated")
-
 // person applies one configuration after the other in a workspace, and repeats each one until it was applied.
 func (s *serviceSeries) person(ctx context.Context, w *client.Workspace) error {
 	for i := 0; i < *perSpace || !s.struck.Load(); i++ {
@@ -246,7 +229,7 @@ func (s *serviceSeries) person(ctx context.Context, w *client.Workspace) error {
 				return err
 			}
 		}
-		if err := s.complete(ctx, w); err != nil {
+		if err := s.account.Complete(ctx, w, fleet); err != nil {
 			return err
 		}
 	}
@@ -255,17 +238,15 @@ func (s *serviceSeries) person(ctx context.Context, w *client.Workspace) error {
 
 // apply applies a configuration, and reports whether it was applied. It resolves operations in doubt.
 func (s *serviceSeries) apply(ctx context.Context, w *client.Workspace, dir, message string) (bool, error) {
-	id, err := s.queue(ctx, w, dir, message)
+	id, err := s.account.Queue(ctx, w, dir, message)
 	if err != nil {
 		return false, err
 	}
 	var r *client.Run
 	log := ""
-	for r == nil || !site.Over(r.Status) {
-		if err := insist(ctx, func() (err error) {
-			if r, err = s.v.Client.Runs.Read(ctx, id); errors.Is(err, client.ErrResourceNotFound) {
-				return fmt.Errorf("%w: the run %s was acknowledged, but does not exist any more", errViolated, id)
-			}
+	for r == nil || !people.Over(r.Status) {
+		if err := s.account.Insist(ctx, func() (err error) {
+			r, err = s.account.Run(ctx, id)
 			return err
 		}); err != nil {
 			return false, err
@@ -286,7 +267,7 @@ func (s *serviceSeries) apply(ctx context.Context, w *client.Workspace, dir, mes
 	case client.RunApplied, client.RunPlannedAndFinished:
 		return true, nil
 	case client.RunErrored:
-		n, err := s.resolveAll(ctx, w)
+		n, err := s.account.Resolve(ctx, w, s.look(w))
 		if err != nil {
 			return false, err
 		}
@@ -297,7 +278,7 @@ func (s *serviceSeries) apply(ctx context.Context, w *client.Workspace, dir, mes
 			return false, nil
 		}
 		if n == 0 {
-			return false, fmt.Errorf("%w: the run %s failed, although nothing is in doubt:\n%s", errViolated, id,
+			return false, fmt.Errorf("%w: the run %s failed, although nothing is in doubt:\n%s", people.ErrViolated, id,
 				s.v.Logs(r))
 		}
 		s.mu.Lock()
@@ -305,44 +286,16 @@ func (s *serviceSeries) apply(ctx context.Context, w *client.Workspace, dir, mes
 		s.mu.Unlock()
 		return false, nil
 	}
-	return false, fmt.Errorf("%w: the run %s is %s", errViolated, id, r.Status)
+	return false, fmt.Errorf("%w: the run %s is %s", people.ErrViolated, id, r.Status)
 }
 
 // deadly is in the log of a run with a phase that is not begun again, because engines were killed during several
 // attempts at it. On a busy machine a plan takes as long as the time between two faults.
 const deadly = "times, and the phase is not begun again"
 
-// queue uploads a configuration and queues a run. A request whose response was lost may have been executed.
-func (s *serviceSeries) queue(ctx context.Context, w *client.Workspace, dir, message string) (id string, err error) {
-	yes := true
-	err = insist(ctx, func() error {
-		list, err := s.v.Client.Runs.List(ctx, w.ID, nil)
-		if err != nil {
-			return err
-		}
-		for _, r := range list.Items {
-			if r.Message == message {
-				id = r.ID
-				return nil
-			}
-		}
-		c, err := s.v.Upload(ctx, w, dir)
-		if err != nil {
-			return err
-		}
-		r, err := s.v.Client.Runs.Create(ctx, client.RunCreateOptions{Workspace: w, ConfigurationVersion: c,
-			AutoApply: &yes, Message: &message})
-		if err == nil {
-			id = r.ID
-		}
-		return err
-	})
-	return id, err
-}
-
 // grown reads the log of a plan as far as it is written, and checks that it begins with the text that was read before.
 func (s *serviceSeries) grown(ctx context.Context, r *client.Run, before string) (now string, err error) {
-	err = insist(ctx, func() error {
+	err = s.account.Insist(ctx, func() error {
 		p, err := s.v.Client.Plans.Read(ctx, r.Plan.ID)
 		if err != nil {
 			return err
@@ -364,78 +317,32 @@ func (s *serviceSeries) grown(ctx context.Context, r *client.Run, before string)
 		return err
 	})
 	if err == nil && !strings.HasPrefix(now, before) {
-		err = fmt.Errorf("%w: the log of %s was %q before, and is %q now", errViolated, r.ID, before, now)
+		err = fmt.Errorf("%w: the log of %s was %q before, and is %q now", people.ErrViolated, r.ID, before, now)
 	}
 	return now, err
 }
 
-// ask sends a request below /api/millipede/v1/.
-func (s *serviceSeries) ask(ctx context.Context, method, path string, in, out any) (status int, err error) {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return 0, err
-	}
-	r, err := http.NewRequestWithContext(ctx, method, s.v.Address+"/api/millipede/v1/"+path,
-		strings.NewReader(string(body)))
-	if err != nil {
-		return 0, err
-	}
-	r.Header.Set("Authorization", "Bearer "+s.v.Token)
-	answer, err := s.v.HTTP.Do(r)
-	if err != nil {
-		return 0, err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		return answer.StatusCode, errors.Join(err, fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, text))
-	}
-	return answer.StatusCode, json.Unmarshal(text, out)
-}
-
-// resolveAll resolves the creations in doubt, like a user who looks at the cloud. It returns how many operations of any
-// kind were in doubt.
-func (s *serviceSeries) resolveAll(ctx context.Context, w *client.Workspace) (int, error) {
-	var all struct {
-		Doubts []struct{ Address, Operation string }
-	}
-	at := "workspaces/" + w.ID + "/doubts"
-	if err := insist(ctx, func() error { _, err := s.ask(ctx, http.MethodGet, at, nil, &all); return err }); err != nil {
-		return 0, err
-	}
-	doubts := all.Doubts
-	for _, d := range doubts {
-		if d.Operation != "create" {
-			continue // the next plan reads the object
+// look looks at the cloud for the machine with an address of a workspace, when no provider works on it.
+func (s *serviceSeries) look(w *client.Workspace) func(address string) (string, error) {
+	return func(address string) (string, error) {
+		name := w.Name + "-" + strings.Trim(strings.TrimPrefix(address, "fleet_machine.a"), "[]")
+		if err := s.idle(name); err != nil {
+			return "", err
 		}
-		name := w.Name + "-" + strings.Trim(strings.TrimPrefix(d.Address, "fleet_machine.a"), "[]")
-		if err := insist(ctx, func() error { return s.idle(name) }); err != nil {
-			return 0, err
-		}
-		word := map[string]any{"address": d.Address, "not-created": true}
+		created := ""
 		for id := range s.Objects() {
 			if site.NameOf(id) == name {
-				word = map[string]any{"address": d.Address, "created": id}
+				created = id
 			}
 		}
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.doubts++
-		if word["created"] == nil {
+		if created == "" {
 			s.forgiven[name]++
 		}
-		s.mu.Unlock()
-		if err := insist(ctx, func() error {
-			status, err := s.ask(ctx, http.MethodPost, at, word, &all)
-			if status == http.StatusConflict && strings.Contains(err.Error(), "in doubt") &&
-				!strings.Contains(err.Error(), "still") {
-				return nil // an earlier try was executed, but its response was lost
-			}
-			return err
-		}); err != nil {
-			return 0, err
-		}
+		return created, nil
 	}
-	return len(doubts), nil
 }
 
 // idle returns an error while a provider works on a machine.
@@ -446,37 +353,6 @@ func (s *serviceSeries) idle(name string) error {
 		}
 	}
 	return nil
-}
-
-// complete checks that a workspace has all of its machines, no operations in doubt, and no lock.
-func (s *serviceSeries) complete(ctx context.Context, w *client.Workspace) error {
-	return insist(ctx, func() error {
-		now, err := s.v.Client.Workspaces.ReadByID(ctx, w.ID)
-		if err != nil {
-			return err
-		}
-		current, err := s.v.Client.StateVersions.ReadCurrent(ctx, w.ID)
-		if err != nil {
-			return err
-		}
-		text, err := s.v.Client.StateVersions.Download(ctx, current.DownloadURL)
-		if err != nil {
-			return err
-		}
-		var st struct{ Resources []struct{ Instances []any } }
-		if err := json.Unmarshal(text, &st); err != nil {
-			return fmt.Errorf("%w: reading the state: %w", errViolated, err)
-		}
-		n := 0
-		for _, r := range st.Resources {
-			n += len(r.Instances)
-		}
-		if now.Locked || n != fleet {
-			return fmt.Errorf("%w: the workspace is locked: %t; its state has %d of %d machines", errViolated, now.Locked, n,
-				fleet)
-		}
-		return nil
-	})
 }
 
 // once checks that no machine was created again unless a person had resolved its creation as not done, that no machine

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -17,6 +16,7 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
+	"github.com/millipede-iac/millipede/test/stage/people"
 	"github.com/millipede-iac/millipede/test/stage/process"
 )
 
@@ -140,29 +140,17 @@ func (v *Service) Environ() []string {
 // environment.
 func (v *Service) Workspace(name string) *client.Workspace {
 	v.site.T.Helper()
-	t, env := v.site.T, client.CategoryEnv
-	w, err := v.Client.Workspaces.Create(t.Context(), "main", client.WorkspaceCreateOptions{Name: &name})
+	w, err := people.Workspace(v.site.T.Context(), v.Client, name, map[string]string{"FLEET_CLOUD": v.site.Cloud,
+		"FLEET_RECORD": v.site.Record})
 	if err != nil {
-		t.Fatal(err)
-	}
-	for key, value := range map[string]string{"FLEET_CLOUD": v.site.Cloud, "FLEET_RECORD": v.site.Record} {
-		if _, err := v.Client.Variables.Create(t.Context(), w.ID, client.VariableCreateOptions{Key: &key, Value: &value,
-			Category: &env}); err != nil {
-			t.Fatal(err)
-		}
+		v.site.T.Fatal(err)
 	}
 	return w
 }
 
 // Upload creates a configuration version with a directory's files.
 func (v *Service) Upload(ctx context.Context, w *client.Workspace, dir string) (*client.ConfigurationVersion, error) {
-	no := false
-	c, err := v.Client.ConfigurationVersions.Create(ctx, w.ID, client.ConfigurationVersionCreateOptions{
-		AutoQueueRuns: &no})
-	if err != nil {
-		return nil, err
-	}
-	return c, v.Client.ConfigurationVersions.Upload(ctx, c.UploadURL, dir)
+	return people.Upload(ctx, v.Client, w, dir)
 }
 
 // Apply queues a run that is applied automatically, with a configuration.
@@ -186,14 +174,7 @@ func (v *Service) Apply(w *client.Workspace, configuration string) *client.Run {
 }
 
 // Over reports whether a run has ended.
-func Over(s client.RunStatus) bool {
-	switch s {
-	case client.RunApplied, client.RunErrored, client.RunCanceled, client.RunDiscarded, client.RunPlannedAndFinished,
-		client.RunStatus("force_canceled"):
-		return true
-	}
-	return false
-}
+func Over(s client.RunStatus) bool { return people.Over(s) }
 
 // Ends waits for the end of a run, and checks its status.
 func (v *Service) Ends(id string, want client.RunStatus) *client.Run {
@@ -215,22 +196,9 @@ func (v *Service) Ends(id string, want client.RunStatus) *client.Run {
 
 // Logs returns the logs of a run as shown to people.
 func (v *Service) Logs(r *client.Run) string {
-	var all strings.Builder
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	for _, read := range []func() (io.Reader, error){
-		func() (io.Reader, error) { return v.Client.Plans.Logs(ctx, r.Plan.ID) },
-		func() (io.Reader, error) { return v.Client.Applies.Logs(ctx, r.Apply.ID) },
-	} {
-		log, err := read()
-		if err == nil {
-			_, err = io.Copy(&all, log)
-		}
-		if err != nil {
-			fmt.Fprintf(&all, "(no log: %v)\n", err)
-		}
-	}
-	return all.String()
+	return people.Logs(ctx, v.Client, r)
 }
 
 // Ask sends a request below /api/millipede/v1/; in is sent as JSON unless it is nil. It returns the status and the
