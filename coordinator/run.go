@@ -63,6 +63,8 @@ type Options struct {
 	Background bool
 	// Sole says that no other coordinator uses the transport. Embedded implies it.
 	Sole bool
+	// Stores are the pools with a message store of their own, as the run has recorded them.
+	Stores []string
 	// Rules place vertices in pools; nil places them by the region of their provider configuration alone.
 	Rules *placement.Rules
 	// Envelope seals the messages of the safe lane, which the server stores; nil sends them unsealed.
@@ -165,6 +167,7 @@ func newRunner(ctx context.Context, o Options, again bool, events []journal.Even
 	s := loop.Settings{
 		Run: o.RunID, Coordinator: o.Hub.Coordinator(), Durable: o.Store != nil, Embedded: o.Embedded,
 		Yields: o.Background,
+		Stores: o.Stores,
 		Cores:  runtime.GOMAXPROCS(0), Slots: slots, OwnSlots: o.OwnSlots, Sole: o.Sole || o.Embedded,
 		DoubtWait: o.DoubtWait, SettleFor: o.Settle,
 		Program: o.Program, Place: o.Rules.Placer(slots), Weight: known.weight,

@@ -224,7 +224,7 @@ func (x *executor) probe() {
 	known := err == nil && mark != nil
 	failed := false
 	var loss suspicion
-	x.Hub.Probe(x.ctx, x.used, func(now wire.HighWater, err error) bool {
+	x.Hub.Probe(x.ctx, x.used, func(now wire.HighWater, age time.Duration, err error) bool {
 		if err == nil && known {
 			lost, suspected := loss.judge(*mark, now, x.Now())
 			switch {
@@ -236,7 +236,7 @@ func (x *executor) probe() {
 			}
 		}
 		if err != nil || failed || len(now.Stores) > 0 {
-			x.inbox.put(loop.Probed{Err: err, Stores: now.Stores})
+			x.inbox.put(loop.Probed{Err: err, Stores: now.Stores, Asked: x.Now().Add(-age)})
 		}
 		failed = err != nil // also if it is not connected
 		if err == nil && known {

@@ -99,8 +99,10 @@ func (h *Hub) Results(ctx context.Context, run string, take func(wire.Delivery))
 }
 
 // Probe calls fn at once, and then regularly, with the high-water mark of the transport, or with an error, until ctx
-// ends or fn returns false. Each time, pools returns the pools to ask about. See wire.WorkQueue.HighWater.
-func (h *Hub) Probe(ctx context.Context, pools func() []string, fn func(wire.HighWater, error) bool) {
+// ends or fn returns false. Each time, pools returns the pools to ask about, and fn is told how long ago the transport
+// was asked. See wire.WorkQueue.HighWater.
+func (h *Hub) Probe(ctx context.Context, pools func() []string,
+	fn func(mark wire.HighWater, age time.Duration, err error) bool) {
 	h.probes.probe(ctx, pools, fn)
 }
 

@@ -144,7 +144,7 @@ func TestAllRunsAreProbedByOneQuestionAboutTheirOwnPools(t *testing.T) {
 		done := make(chan string, 2)
 		for _, pool := range []string{"eu", "us"} {
 			go func() {
-				h.Probe(ctx, func() []string { return []string{pool} }, func(mark wire.HighWater, err error) bool {
+				h.Probe(ctx, func() []string { return []string{pool} }, func(mark wire.HighWater, _ time.Duration, err error) bool {
 					mu.Lock()
 					defer mu.Unlock()
 					for name := range mark.Claims {
@@ -192,7 +192,7 @@ func TestThatAPoolIsFullIsToldToTheRunsThatUseIt(t *testing.T) {
 		for _, pools := range [][]string{{"eu"}, {"us"}, {"ap", "eu"}, nil} {
 			group.Go(func() {
 				n := 0
-				h.Probe(t.Context(), func() []string { return pools }, func(_ wire.HighWater, err error) bool {
+				h.Probe(t.Context(), func() []string { return pools }, func(_ wire.HighWater, _ time.Duration, err error) bool {
 					mu.Lock()
 					defer mu.Unlock()
 					told[strings.Join(pools, " ")] = err

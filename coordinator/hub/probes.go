@@ -30,8 +30,9 @@ type prober struct {
 }
 
 type answer struct {
-	mark wire.HighWater
-	err  error
+	mark  wire.HighWater
+	asked time.Time
+	err   error
 }
 
 func (p *probes) init(ask func(context.Context, []string) (wire.HighWater, error)) {
@@ -39,7 +40,8 @@ func (p *probes) init(ask func(context.Context, []string) (wire.HighWater, error
 	p.shared.run = p.run
 }
 
-func (p *probes) probe(ctx context.Context, pools func() []string, fn func(wire.HighWater, error) bool) {
+func (p *probes) probe(ctx context.Context, pools func() []string,
+	fn func(wire.HighWater, time.Duration, error) bool) {
 	b := &prober{pools: pools, mail: make(chan answer, 1)}
 	p.mu.Lock()
 	p.probers[b] = true
@@ -60,7 +62,7 @@ func (p *probes) probe(ctx context.Context, pools func() []string, fn func(wire.
 		case <-ctx.Done():
 			return
 		case a := <-b.mail:
-			if ctx.Err() != nil || !fn(a.mark, a.err) {
+			if ctx.Err() != nil || !fn(a.mark, time.Since(a.asked), a.err) {
 				return
 			}
 		}
@@ -81,23 +83,24 @@ func (p *probes) run(ctx context.Context) {
 // round asks once, and passes each prober the part about its own pools.
 func (p *probes) round(ctx context.Context) {
 	p.mu.Lock()
-	asked := make(map[*prober][]string, len(p.probers))
+	of := make(map[*prober][]string, len(p.probers))
 	for b := range p.probers {
-		asked[b] = nil
+		of[b] = nil
 	}
 	p.mu.Unlock()
 	all := map[string]bool{}
-	for b := range asked {
-		asked[b] = b.pools()
-		for _, pool := range asked[b] {
+	for b := range of {
+		of[b] = b.pools()
+		for _, pool := range of[b] {
 			all[pool] = true
 		}
 	}
+	asked := time.Now()
 	mark, err := p.ask(ctx, slices.Sorted(maps.Keys(all)))
 	if ctx.Err() != nil {
 		return
 	}
-	for b, pools := range asked {
+	for b, pools := range of {
 		own, err := mark.Of(pools), err
 		if err == nil {
 			err = own.CheckSpace()
@@ -106,6 +109,6 @@ func (p *probes) round(ctx context.Context) {
 		case <-b.mail: // it has not read the last one, which is old now
 		default:
 		}
-		b.mail <- answer{own, err} // nobody else writes
+		b.mail <- answer{own, asked, err} // nobody else writes
 	}
 }

@@ -92,10 +92,12 @@ type (
 	// Beat is a heartbeat.
 	Beat struct{ wire.Heartbeat }
 	// Probed has the result of the regular check of the message store: nil, wire.ErrStore if it cannot store messages,
-	// wire.ErrUnconfirmed if it seems to have lost data, or the error of the check. Stores are those of wire.HighWater.
+	// wire.ErrUnconfirmed if it seems to have lost data, or the error of the check. Stores are those of wire.HighWater;
+	// Asked is when they were asked, which is before they answered.
 	Probed struct {
 		Err    error
 		Stores map[string]string
+		Asked  time.Time
 	}
 	// LostData reports that the transport has lost data. Older reports instead that an earlier version of Millipede has
 	// dispatched the operations that are under way; this one cannot read their registers. Detail says what was found.

@@ -34,6 +34,8 @@ const TickEvery = 250 * time.Millisecond
 type Settings struct {
 	// Run is the ID of the run, Coordinator the name of the coordinator that executes it.
 	Run, Coordinator string
+	// Stores are the pools that had a message store of their own when the run began.
+	Stores []string
 	// Process is part of the names of this process's requests for permits, so that they are not those of earlier
 	// processes of the run; empty in the first one.
 	Process string
@@ -105,7 +107,7 @@ type PermitKey struct{ Limit, ID string }
 func New(s Settings) *Loop {
 	l := &Loop{Settings: s, attempts: map[wire.AttemptID]*attempt{}}
 	l.table.common, l.records.common, l.store.common = &l.common, &l.common, &l.common
-	l.workers, l.messages = newWorkers(&l.common), newMessages(&l.common)
+	l.workers, l.messages = newWorkers(&l.common, s.Stores), newMessages(&l.common)
 	l.permits = newPermits(&l.common, &l.Settings)
 	l.queues = newQueues(&l.table)
 	g := s.Program.Graph()
@@ -189,7 +191,7 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 		}
 	case Probed:
 		l.store.probed(e)
-		l.storesAnswered(e.Stores)
+		l.storesAnswered(e.Stores, e.Asked)
 	case LostData:
 		l.freeze(e)
 	case Surveyed:

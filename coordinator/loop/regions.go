@@ -23,15 +23,16 @@ const (
 
 // ownStore is what a run knows about the message store of a pool that has one of its own.
 type ownStore struct {
-	answered time.Time // the last answer; zero before the first one
-	back     time.Time // the first answer after a gap: only from then on does silence of a worker count
+	answered time.Time // when it was asked for its last answer; zero before the first one
+	back     time.Time // the first answer, also after a gap: only from then on does silence of a worker count
 	away     time.Time // since when it has not answered; zero while it does
 	why      string    // why not
 	told     bool
 }
 
-// storesAnswered records which stores of pools have answered: the reason why not, by pool, or nothing.
-func (l *Loop) storesAnswered(stores map[string]string) {
+// storesAnswered records which stores of pools have answered, and when they were asked: the reason why not, by pool, or
+// nothing. An answer may have been under way for long: the region may be cut off since, but was not when it was asked.
+func (l *Loop) storesAnswered(stores map[string]string, asked time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(stores)) {
 		s := l.workers.stores[name]
 		if s == nil {
@@ -44,7 +45,7 @@ func (l *Loop) storesAnswered(stores map[string]string) {
 			}
 			s.why = why
 		} else {
-			l.storeAnswered(name, s)
+			l.storeAnswered(name, s, asked)
 		}
 		l.permits.poolOf(name).away = s.away
 		if !s.away.IsZero() && !s.told && l.now.Sub(s.away) >= awayTold && l.uses(name) {
@@ -58,8 +59,8 @@ func (l *Loop) storesAnswered(stores map[string]string) {
 	}
 }
 
-func (l *Loop) storeAnswered(name string, s *ownStore) {
-	if !s.away.IsZero() || !s.answered.IsZero() && l.now.Sub(s.answered) > answerGap {
+func (l *Loop) storeAnswered(name string, s *ownStore, asked time.Time) {
+	if !s.away.IsZero() || asked.Sub(s.answered) > answerGap {
 		s.back = l.now
 	}
 	if s.told {
@@ -68,7 +69,7 @@ func (l *Loop) storeAnswered(name string, s *ownStore) {
 			"The message store of the pool %q answers again, after %s. The run goes on there.", name,
 			l.now.Sub(s.away).Round(time.Second)), nil)})
 	}
-	s.away, s.answered, s.why = time.Time{}, l.now, ""
+	s.away, s.answered, s.why = time.Time{}, asked, ""
 }
 
 // uses reports whether vertices of the run wait for a pool, or run there.

@@ -35,8 +35,12 @@ type worker struct {
 // heartbeat.
 const maxMembers = 2048
 
-func newWorkers(c *common) workers {
-	return workers{common: c, all: map[member]*worker{}, met: map[string]int{}, stores: map[string]*ownStore{}}
+func newWorkers(c *common, stores []string) workers {
+	ws := workers{common: c, all: map[member]*worker{}, met: map[string]int{}, stores: map[string]*ownStore{}}
+	for _, pool := range stores {
+		ws.stores[pool] = &ownStore{}
+	}
+	return ws
 }
 
 // begin starts the time in which the workers are surveyed.
@@ -79,13 +83,13 @@ func (ws *workers) connectionStable() bool {
 func (ws *workers) surveyed() bool { return ws.connectionStable() && !ws.now.Before(ws.settledAt) }
 
 // silent reports whether a worker of a pool counts as dead that was last heard of at a time. Where the pool has a store
-// of its own, its silence counts only up to the last answer of that store: a region that is cut off is not dead.
+// of its own, its silence counts only up to the last answer of that store: a region that is cut off is not dead. The
+// store of a pool that the run does not use is not asked: nothing is lost there with a worker that counts as dead.
 func (ws *workers) silent(pool string, seen time.Time) bool {
 	seen, now := later(seen, ws.connectedSince), ws.now
-	if s := ws.stores[pool]; s != nil {
-		if !s.away.IsZero() {
-			return false
-		}
+	if s := ws.stores[pool]; s != nil && !s.away.IsZero() {
+		return false
+	} else if s != nil && !s.answered.IsZero() {
 		seen, now = later(seen, s.back), s.answered
 	}
 	return ws.connectionStable() && now.Sub(seen) > wire.DeadAfter
@@ -95,7 +99,7 @@ func (ws *workers) silent(pool string, seen time.Time) bool {
 // is when the worker was known to hold the task.
 func (ws *workers) unfinished(pool, name string, listed time.Time) string {
 	if s := ws.stores[pool]; s != nil {
-		if !s.away.IsZero() {
+		if !s.away.IsZero() || s.answered.IsZero() {
 			return ""
 		}
 		listed = later(listed, s.back)

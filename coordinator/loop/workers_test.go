@@ -26,7 +26,7 @@ func (c *common) took() (list []string) {
 
 // known returns workers of which one of the pool eu sends heartbeats, and nothing else has happened for a minute.
 func known(t *testing.T) (ws workers, w *worker) {
-	ws = newWorkers(at(0))
+	ws = newWorkers(at(0), nil)
 	ws.begin(time.Second)
 	w, isNew := ws.find("eu", "a")
 	if !isNew {
@@ -81,7 +81,7 @@ func TestSilenceCountsFromTheLastConnection(t *testing.T) {
 }
 
 func TestPlacesAreGivenUpAfterTheSurveyOnly(t *testing.T) {
-	ws := newWorkers(at(0))
+	ws := newWorkers(at(0), nil)
 	ws.begin(10 * time.Second)
 	for _, c := range []struct {
 		after, connected time.Duration
@@ -188,5 +188,53 @@ func TestTheSilenceOfARegionCountsOnlyWhileItsStoreAnswers(t *testing.T) {
 		if got := ws.unfinished("eu", "a", ws.now) != ""; got != c.silent {
 			t.Errorf("%s: the task of a worker is in doubt: %t", name, got)
 		}
+	}
+}
+
+// A run whose hub stored nothing never learned that a pool had a store of its own: its region was cut off, and what was
+// carried out there was in doubt (seed 900380 of the simulation).
+func TestATaskIsNotInDoubtBeforeTheStoreOfItsPoolHasAnswered(t *testing.T) {
+	ws := newWorkers(at(0), []string{"eu"})
+	ws.begin(time.Second)
+	ws.pass(time.Minute)
+	ws.connected(time.Minute)
+	if got := ws.unfinished("eu", "a", at(0).now); got != "" {
+		t.Errorf("in a region that has not answered yet: %s", got)
+	}
+	if got := ws.unfinished("us", "a", at(0).now); got == "" {
+		t.Error("a worker of another pool that was never heard of is expected to report")
+	}
+	ws.stores["eu"].answered = ws.now
+	if got := ws.unfinished("eu", "a", at(0).now); got == "" {
+		t.Error("after an answer of the store, a worker that was never heard of is expected to report")
+	}
+}
+
+// An answer that had been under way for two seconds counted as fresh: its region had been cut off meanwhile, and the
+// silence since then counted.
+func TestAnAnswerOfAStoreProvesNothingAboutTheTimeSinceItWasAskedFor(t *testing.T) {
+	ws, _ := known(t)
+	ws.connected(time.Hour)
+	l, s := &Loop{}, &ownStore{}
+	l.now = ws.now
+	ws.stores["eu"] = s
+	ask := func(after, under time.Duration) {
+		l.now = l.now.Add(after)
+		l.storeAnswered("eu", s, l.now.Add(-under))
+		ws.now = l.now
+	}
+	for range 10 {
+		ask(time.Second, 0)
+	}
+	seen := ws.now.Add(-wire.DeadAfter / 2) // a heartbeat was lost
+	ask(answerGap, answerGap/2)
+	if ws.silent("eu", seen) {
+		t.Error("a worker is silent that was heard of shortly before the store was asked")
+	}
+	for range 10 {
+		ask(time.Second, 0)
+	}
+	if !ws.silent("eu", seen) {
+		t.Error("a worker is not silent, although the store has answered since")
 	}
 }

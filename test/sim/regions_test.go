@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -60,6 +61,18 @@ func (w *world) mustNotDoubt(p *process, events []journal.Event) {
 
 // settled is how long after the cut a doubt may still be due to an earlier silence.
 const settled = 2 * time.Second
+
+// Domains implements wire.Regions.
+func (c *conn) Domains(context.Context) (map[string]string, error) {
+	o := c.p.w.options
+	if o.region == "" || o.without == guardAway {
+		return nil, nil
+	}
+	return map[string]string{o.region: o.region}, nil
+}
+
+// TaskBlobs implements wire.Regions. All blobs of the simulation are in one place.
+func (c *conn) TaskBlobs(string) (wire.Blobs, bool) { return c, false }
 
 // away reports whether a pool cannot be reached by a coordinator.
 func (n *nats) away(pool string) bool { return n.severed && pool == n.w.options.region }
