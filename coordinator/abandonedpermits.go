@@ -2,10 +2,12 @@ package coordinator
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/loop"
+	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -18,6 +20,10 @@ const permitDeadline = 24 * time.Hour
 type Orphans struct {
 	Store  journal.Store
 	Claims wire.Claims
+	// Rules say how long an operation in doubt may still be running, and which limits belong to one pool. Workers returns
+	// the workers that were heard of; nil has none.
+	Rules   *placement.Rules
+	Workers func(context.Context) ([]wire.Worker, error)
 	// Now and NewID are as in Options, but required.
 	Now   func() time.Time
 	NewID func() string
@@ -41,8 +47,12 @@ func (o *Orphans) Decide(ctx context.Context, limit string, r wire.PermitRequest
 	switch under, found := past.UnderPermit(journal.PermitName(limit, r.ID)); {
 	case !found:
 		return true // no operation was dispatched under it, or its outcome is known
+	case under.Doubtful && (under.Over || o.resolved(ctx, run.Workspace, under.Dispatch.Attempt)):
+		return true
+	case o.termPassed(ctx, limit, under):
+		return true
 	case under.Doubtful:
-		return under.Over || o.resolved(ctx, run.Workspace, under.Dispatch.Attempt)
+		return false
 	default:
 		return o.revoke(ctx, wire.TaskRef{
 			Pool: under.Dispatch.Pool, Coordinator: run.Coordinator, Run: run.ID,
@@ -70,6 +80,29 @@ func newFormer(run, process string, past loop.Past) *former {
 // nothing under the others: they have lost the lock, and commit no dispatch.
 func (f *former) decide(_ context.Context, limit string, r wire.PermitRequest) (free bool) {
 	return r.Run == f.run && !strings.HasPrefix(r.ID, f.own) && !f.open[journal.PermitName(limit, r.ID)]
+}
+
+// termPassed reports whether an operation can hardly be running any more, and pools share the limit: it was dispatched
+// longer ago than its term, and no worker has named it within that time.
+func (o *Orphans) termPassed(ctx context.Context, limit string, under loop.Open) bool {
+	term := o.Rules.Term()
+	if o.Rules.OfOnePool(limit) || o.Now().Sub(lastOf(under.Dispatch.At, under.Suspected)) < term {
+		return false
+	}
+	if o.Workers == nil {
+		return true
+	}
+	workers, err := o.Workers(ctx)
+	return err == nil && !slices.ContainsFunc(workers, func(w wire.Worker) bool {
+		return w.Since < term && slices.Contains(w.Attempts, wire.AttemptID(under.Dispatch.Attempt))
+	})
+}
+
+func lastOf(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // resolved reports whether the attempt is no longer in doubt: the user has resolved it, or the object was read.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/loop"
+	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
@@ -143,5 +144,50 @@ func TestARunThatIsResumedKnowsWhichPermitsOfEarlierProcessesAreFree(t *testing.
 		if free := f.decide(t.Context(), c.limit, wire.PermitRequest{Run: c.run, ID: c.id}); free != c.free {
 			t.Errorf("%+v: free is %v", c, free)
 		}
+	}
+}
+
+// The permit of an operation of which nothing would ever be heard again was held for a day, whatever the operator knew
+// about how long operations take.
+func TestAPermitThatPoolsShareIsFreeOnceTheTermOfItsOperationHasPassed(t *testing.T) {
+	ctx, began := context.Background(), time.Unix(1_700_000_000, 0)
+	rules := &placement.Rules{DoubtTerm: 2 * time.Hour, Limits: []placement.Limit{{Name: "own", Max: 1, Key: "pool"}}}
+	for claim, c := range map[string]struct {
+		limit string
+		after time.Duration
+		names time.Duration // how long ago a worker has named it; zero: never
+		free  bool
+	}{
+		"before its term has passed":                {"default", time.Hour, 0, false},
+		"after its term":                            {"default", 2 * time.Hour, 0, true},
+		"of its own pool, after its term":           {"own-eu", 2 * time.Hour, 0, false},
+		"after its term, while a worker names it":   {"default", 3 * time.Hour, time.Second, false},
+		"a term after a worker has named it last":   {"default", 5 * time.Hour, 2 * time.Hour, true},
+		"of its own pool, a day after it was asked": {"own-eu", 25 * time.Hour, 0, true},
+	} {
+		system, store := mem.New(mem.Options{}), statemem.New(statemem.Options{})
+		conn := system.Connect("c")
+		beginRun(t, store, 1)
+		if err := store.Commit(ctx, journal.Commit{Workspace: "default", Run: "run1", Events: []journal.Event{
+			{Kind: journal.Want, At: began}, {Kind: journal.Dispatch, At: began, Attempt: "a1", Pool: "eu",
+				Permits: []string{journal.PermitName("own-eu", "p1"), journal.PermitName("default", "p1")}}}}); err != nil {
+			t.Fatal(err)
+		}
+		ref := wire.TaskRef{Pool: "eu", Coordinator: "c1", Run: "run1", Attempt: "a1"}
+		if _, err := conn.Claim(ctx, ref, wire.Claim{Nonce: "n", Worker: "w"}); err != nil {
+			t.Fatal(err)
+		}
+		o := &Orphans{Store: store, Claims: conn, Rules: rules, NewID: func() string { return "tomb" },
+			Now: func() time.Time { return began.Add(c.after) },
+			Workers: func(context.Context) ([]wire.Worker, error) {
+				if c.names == 0 {
+					return nil, nil
+				}
+				return []wire.Worker{{Heartbeat: wire.Heartbeat{Attempts: []wire.AttemptID{"a1"}}, Since: c.names}}, nil
+			}}
+		if got := o.Decide(ctx, c.limit, wire.PermitRequest{ID: "p1", Run: "run1", At: began}); got != c.free {
+			t.Errorf("a permit %s: freed %v", claim, got)
+		}
+		_ = conn.Close()
 	}
 }

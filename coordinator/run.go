@@ -169,6 +169,7 @@ func newRunner(ctx context.Context, o Options, again bool, events []journal.Even
 		Yields: o.Background,
 		Stores: o.Stores,
 		Cores:  runtime.GOMAXPROCS(0), Slots: slots, OwnSlots: o.OwnSlots, Sole: o.Sole || o.Embedded,
+		DoubtTerm: o.Rules.Term(), OfOnePool: o.Rules.OfOnePool,
 		DoubtWait: o.DoubtWait, SettleFor: o.Settle,
 		Program: o.Program, Place: o.Rules.Placer(slots), Weight: known.weight,
 		Recorded: known.has,

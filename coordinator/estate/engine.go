@@ -102,7 +102,8 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 	}
 	engine.undecide = func() {}
 	if store != nil && home != nil { // readers make no decisions
-		orphans := &coordinator.Orphans{Store: store, Claims: t, Now: e.Now, NewID: e.NewID}
+		orphans := &coordinator.Orphans{Store: store, Claims: t, Rules: rules, Workers: t.Workers, Now: e.Now,
+			NewID: e.NewID}
 		engine.undecide = runs.Decide(orphans.Decide)
 	}
 	note := o.Note

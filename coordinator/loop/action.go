@@ -122,4 +122,5 @@ const (
 	Suspected                    // it is in doubt
 	Retracted                    // it may be dispatched again
 	DoubtEnded                   // nothing goes on any more of what is in doubt: its message is acknowledged
+	TermPassed                   // what is in doubt can hardly be running any more: the permits that pools share are free
 )

@@ -66,6 +66,9 @@ func PastOf(n int, events []journal.Event) (Past, error) {
 			p.failure = e.Detail
 		case journal.Suspect:
 			p.suspected, p.reason, p.over = e.At, e.Detail, e.Over
+			if len(e.Permits) > 0 && p.open != nil && p.open.Attempt == e.Attempt {
+				p.open.Permits = e.Permits // the others were given back
+			}
 		}
 	}
 	return known, nil
@@ -135,7 +138,7 @@ func (l *Loop) onGranted(e Granted) {
 	a := l.attempts[of]
 	switch w := l.vertices[a.vertex].work; {
 	case l.permits.isLeft(of):
-		l.permits.keep(of, pm)
+		l.permits.keep(of, time.Time{}, pm)
 	case w != nil:
 		w.permits = append(w.permits, pm)
 	default:
@@ -270,6 +273,8 @@ type Open struct {
 	Dispatch journal.Event
 	Doubtful bool // the journal says that its outcome is not known
 	Over     bool // it is doubtful, and nothing runs any more
+	// Suspected is when it was last recorded that its outcome is not known; zero if it was not.
+	Suspected time.Time
 }
 
 // Permits yields the permits under which operations were dispatched that have no recorded outcome, or are in doubt.
@@ -292,7 +297,7 @@ func (m Past) Permits() iter.Seq[string] {
 func (m Past) UnderPermit(permit string) (o Open, found bool) {
 	for _, p := range m {
 		if p.open != nil && slices.Contains(p.open.Permits, permit) {
-			return Open{*p.open, p.status == journal.Doubt, p.over}, true
+			return Open{*p.open, p.status == journal.Doubt, p.over, p.suspected}, true
 		}
 	}
 	return Open{}, false

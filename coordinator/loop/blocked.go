@@ -30,7 +30,7 @@ func (l *Loop) doubtful() map[*limit][]string {
 		}
 	}
 	for _, a := range slices.Sorted(maps.Keys(l.permits.kept)) {
-		add(l.attempts[a].vertex, l.permits.kept[a])
+		add(l.attempts[a].vertex, l.permits.kept[a].permits)
 	}
 	return held
 }
@@ -130,7 +130,8 @@ func (l *Loop) interruptBlocked() {
 			"may still be running. If a worker that has one of them can come back, start it, and resume its run: "+
 			diag.Program()+" runs resume. If it is gone for good, find out the outcome of each operation, and record it "+
 			"(with -created=ID if it happened), which releases its permit:\n\n%s\nAn operation that is not resolved "+
-			"holds its permit for a day. A larger limit lets other operations run meanwhile: "+diag.Program()+
-			" limits %s=%d", held.slots, held.name, names.String(), held.name, 2*held.slots), nil))
+			"holds its permit for %s. A larger limit lets other operations run meanwhile: "+diag.Program()+
+			" limits %s=%d", held.slots, held.name, names.String(), l.permits.doubtHolds(held), held.name, 2*held.slots),
+		nil))
 	l.onInterrupted(Interrupted{})
 }

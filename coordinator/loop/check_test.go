@@ -70,8 +70,8 @@ func (l *Loop) check() error {
 			inUse[p.limit]++
 		}
 	}
-	for _, ps := range l.permits.kept {
-		for _, p := range ps {
+	for _, k := range l.permits.kept {
+		for _, p := range k.permits {
 			inUse[p.limit]++
 		}
 	}

@@ -151,7 +151,7 @@ func (l *Loop) settleInDoubt(v int) {
 		Reason: w.reason, Started: w.called,
 		Answer: (*state.Answer)(w.answer)})
 	if w.effect == mayRun {
-		l.permits.keep(w.attempt, w.permits...)
+		l.permits.keep(w.attempt, later(w.called, w.listed), w.permits...)
 	}
 	l.tally.discount(x)
 	l.move(v, settled)

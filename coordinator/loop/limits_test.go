@@ -168,7 +168,7 @@ func TestThePermitOfAnEarlierProcessIsTakenOverForItsAttempt(t *testing.T) {
 	if p, held := ps.takeOver(key, true); !held || p.id != key.ID || lim.inUse != 1 || len(ps.reclaims) > 0 {
 		t.Errorf("it is held: %t, %d are in use", held, lim.inUse)
 	}
-	ps.keep(of, permit{limit: lim, id: key.ID})
+	ps.keep(of, ps.now, permit{limit: lim, id: key.ID})
 	if !ps.isLeft(of) || ps.isLeft("a2") || lim.kept != 1 {
 		t.Errorf("%d permits are kept for attempts in doubt", lim.kept)
 	}

@@ -33,6 +33,7 @@ func (l *Loop) onBeat(pool string, h wire.Heartbeat) {
 			l.held(a.vertex, h.Worker)
 			x.listed = l.now
 		}
+		l.permits.stillRuns(id)
 	}
 }
 
@@ -86,6 +87,7 @@ func (l *Loop) onTicked(e Ticked) {
 	}
 	l.permits.checkPlaces(l.workers.surveyed())
 	l.permits.checkLimits()
+	l.passTerms()
 	if l.Durable && !l.halted() {
 		l.workers.checkTaking(l.permits.poolOrder, l.unclaimed())
 	}

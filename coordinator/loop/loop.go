@@ -56,6 +56,10 @@ type Settings struct {
 	Sole bool
 	// DoubtWait is how long the run waits for the result of an operation in doubt.
 	DoubtWait time.Duration
+	// DoubtTerm is how long an operation in doubt, whose worker is silent, may still be running. OfOnePool reports whether
+	// only operations of one pool need permits of a limit: these are held until the doubt is resolved.
+	DoubtTerm time.Duration
+	OfOnePool func(limit string) bool
 	// SettleFor is how long after the start a pool that has sent no heartbeat is not yet taken for one without workers.
 	SettleFor time.Duration
 

@@ -56,7 +56,7 @@ func (l *Loop) Held() (keys []PermitKey) {
 		}
 	}
 	for _, ps := range l.permits.kept {
-		keys = append(keys, keysOf(ps)...)
+		keys = append(keys, keysOf(ps.permits)...)
 	}
 	for v, p := range l.Past {
 		if l.vertices[v].phase == idle { // it was not looked at

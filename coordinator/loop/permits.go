@@ -73,13 +73,13 @@ type permits struct {
 	poolOrder  []*pool
 
 	acking   map[int][]permit             // by message of a result: permits that are free once it is confirmed
-	kept     map[wire.AttemptID][]permit  // of operations in doubt that the run does not wait for any more
+	kept     map[wire.AttemptID]*keeping  // of operations in doubt that the run does not wait for any more
 	reclaims map[PermitKey]wire.AttemptID // requests for permits that an earlier process held for an attempt
 }
 
 func newPermits(c *common, s *Settings) permits {
 	return permits{common: c, Settings: s, versions: wire.Spoken(), limits: map[string]*limit{},
-		pools: map[string]*pool{}, acking: map[int][]permit{}, kept: map[wire.AttemptID][]permit{},
+		pools: map[string]*pool{}, acking: map[int][]permit{}, kept: map[wire.AttemptID]*keeping{},
 		reclaims: map[PermitKey]wire.AttemptID{}}
 }
 
@@ -315,33 +315,6 @@ func (ps *permits) free(list []permit) {
 			lim.idle = append(lim.idle, p)
 		}
 	}
-}
-
-// keep holds the permits of an attempt in doubt for which the run no longer waits. Permits of an earlier process may be
-// granted only afterwards.
-func (ps *permits) keep(a wire.AttemptID, list ...permit) {
-	ps.kept[a] = append(ps.kept[a], list...)
-	for _, p := range list {
-		p.limit.kept++
-	}
-}
-
-// letGo makes the permits of an attempt in doubt free once a message is acknowledged, and reports whether it was one
-// that the run did not wait for any more.
-func (ps *permits) letGo(a wire.AttemptID, delivery int) (kept bool) {
-	list, kept := ps.kept[a]
-	for _, p := range list {
-		p.limit.kept--
-	}
-	delete(ps.kept, a)
-	ps.acking[delivery] = list
-	return kept
-}
-
-// isLeft reports whether an attempt in doubt, for which the run no longer waits, may still run under its permits.
-func (ps *permits) isLeft(a wire.AttemptID) bool {
-	_, is := ps.kept[a]
-	return is
 }
 
 // keys returns the permits that must be confirmed before an operation of the vertex starts.

@@ -6,6 +6,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/graph/sched"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
 )
 
 // onPrepared continues a vertex after its program has prepared it.
@@ -253,6 +254,8 @@ func (l *Loop) onCommitted(e Committed) {
 			l.onSuspected(r.Vertex)
 		case DoubtEnded:
 			l.do(Ack{r.Delivery})
+		case TermPassed:
+			l.permits.freeShared(wire.AttemptID(r.Events[0].Attempt))
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/hashicorp/hcl/v2"
@@ -25,7 +26,7 @@ const FileName = "millipede.hcl"
 
 var fileSchema = &hcl.BodySchema{
 	Attributes: []hcl.AttributeSchema{{Name: "edges"}, {Name: "refresh"}, {Name: "parallelism"}, {Name: "environment"},
-		{Name: "schemas"}},
+		{Name: "schemas"}, {Name: "doubt_term"}},
 	Blocks: []hcl.BlockHeaderSchema{{Type: "pool", LabelNames: []string{"name"}},
 		{Type: "limit", LabelNames: []string{"name"}}, {Type: "workers", LabelNames: []string{"pool"}}, {Type: "nats"}},
 }
@@ -61,6 +62,9 @@ func Parse(src []byte, filename string) (*Rules, diag.List) {
 	}
 	if a := content.Attributes["schemas"]; a != nil {
 		r.Schemas = p.poolName(a)
+	}
+	if a := content.Attributes["doubt_term"]; a != nil {
+		r.DoubtTerm = p.term(a)
 	}
 	declared := map[[2]string]*hcl.Range{}
 	if a := content.Attributes["environment"]; a != nil {
@@ -135,6 +139,20 @@ func (p *parser) poolName(a *hcl.Attribute) string {
 			"contain spaces.", a.Name), a.Expr.Range().Ptr())
 	}
 	return v.AsString()
+}
+
+// term reads how long something may last.
+func (p *parser) term(a *hcl.Attribute) time.Duration {
+	v, ok := p.value(a, cty.String, "a duration, such as \"2h\"")
+	if !ok {
+		return 0
+	}
+	d, err := time.ParseDuration(v.AsString())
+	if err != nil || d < time.Minute {
+		p.fail("Invalid duration", fmt.Sprintf("The argument %q must be a duration of at least a minute, such as \"2h\".",
+			a.Name), a.Expr.Range().Ptr())
+	}
+	return d
 }
 
 // named reports whether a text can be a name.

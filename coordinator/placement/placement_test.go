@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/program"
@@ -256,5 +257,35 @@ func TestTheFileNamesVariablesThatTravelAndNoneThatMustNot(t *testing.T) {
 		if len(diags) != 1 || diags[0].Summary != want || diags[0].Subject == nil {
 			t.Errorf("%s: %v", text, diags.Err())
 		}
+	}
+}
+
+func TestTheFileSaysHowLongAnOperationInDoubtMayStillBeRunning(t *testing.T) {
+	if got := (*placement.Rules)(nil).Term(); got != 24*time.Hour {
+		t.Errorf("without a file: %s", got)
+	}
+	if got := parse(t, `doubt_term = "90m"`).Term(); got != 90*time.Minute {
+		t.Errorf("it is %s", got)
+	}
+	for text, want := range map[string]string{`doubt_term = "soon"`: "Invalid duration",
+		`doubt_term = "5s"`: "Invalid duration", `doubt_term = ["1h"]`: "Invalid value"} {
+		if _, diags := placement.Parse([]byte(text), "millipede.hcl"); len(diags) != 1 || diags[0].Summary != want {
+			t.Errorf("%s: %v", text, diags.Err())
+		}
+	}
+}
+
+func TestALimitOfOnePoolIsNotShared(t *testing.T) {
+	r := parse(t, "limit \"a\" {\n  max = 1\n  key = \"pool\"\n}\nlimit \"b\" {\n  max = 1\n  pools = [\"eu\"]\n}\n"+
+		"limit \"c\" {\n  max = 1\n  pools = [\"eu*\"]\n}\nlimit \"d\" {\n  max = 1\n  pools = [\"eu\"]\n"+
+		"  key = \"resource_type\"\n}\nlimit \"e\" {\n  max = 1\n  pools = [\"eu\", \"us\"]\n}\n")
+	for limit, want := range map[string]bool{"default": false, "pool/eu": true, "a-eu": true, "b": true, "c": false,
+		"d-x": true, "e": false} {
+		if r.OfOnePool(limit) != want {
+			t.Errorf("the limit %q is of one pool: %t", limit, !want)
+		}
+	}
+	if (*placement.Rules)(nil).OfOnePool("default") {
+		t.Error("without a file, the limit of all operations is of one pool")
 	}
 }

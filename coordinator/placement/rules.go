@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 
@@ -39,6 +40,9 @@ type Rules struct {
 	// Schemas is the pool that is asked about providers if the pools of all their objects are unknown; empty is
 	// DefaultPool.
 	Schemas string
+	// DoubtTerm is how long an operation in doubt may still be running, whose worker is silent; zero if the file does not
+	// say.
+	DoubtTerm time.Duration
 	// Parallelism is the size of the default limit according to the file; zero if it has none.
 	Parallelism Parallelism
 }
@@ -94,6 +98,28 @@ type Limit struct {
 	// Key, if set, makes one limit for each value of a property; see keys.
 	Key string
 	Matcher
+}
+
+// Term returns how long an operation in doubt, whose worker is silent, may still be running.
+func (r *Rules) Term() time.Duration {
+	if r == nil || r.DoubtTerm == 0 {
+		return wire.OperationLimit
+	}
+	return r.DoubtTerm
+}
+
+// OfOnePool reports whether only operations of one pool need permits of the limit with a name.
+func (r *Rules) OfOnePool(limit string) bool {
+	if _, place := wire.LimitedPool(limit); place {
+		return true
+	}
+	return r != nil && slices.ContainsFunc(r.Limits, func(l Limit) bool {
+		if l.Key == "pool" {
+			return strings.HasPrefix(limit, l.Name+"-")
+		}
+		return len(l.Pools) == 1 && !strings.ContainsAny(l.Pools[0], `*?[{\`) &&
+			(limit == l.Name || l.Key != "" && strings.HasPrefix(limit, l.Name+"-"))
+	})
 }
 
 // Matcher selects vertices: all of its parts must match; an empty part matches everything. Patterns are globs: *

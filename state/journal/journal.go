@@ -120,8 +120,10 @@ type Event struct {
 	Attempt string    `msgpack:"at,omitempty"`
 	Pool    string    `msgpack:"p,omitempty"`
 	Worker  string    `msgpack:"w,omitempty"`
-	Permits []string  `msgpack:"pm,omitempty"` // request ids of the permits held, widest last
-	Action  string    `msgpack:"ac,omitempty"`
+	// Permits are the request ids of the permits held, widest last. Those of a doubt, if it has any, are the ones that are
+	// still held.
+	Permits []string `msgpack:"pm,omitempty"`
+	Action  string   `msgpack:"ac,omitempty"`
 	// Took is how long the operations of an ended vertex took. Waited is how long it was ready before and between
 	// them: it waited for a slot, for permits, or for messages. A dispatch has the time since the vertex was ready.
 	Took   time.Duration `msgpack:"d,omitempty"`
