@@ -38,8 +38,8 @@ type Options struct {
 	Secure bool
 	// Ready returns an error with the reason if the service cannot serve requests.
 	Ready func(context.Context) error
-	// Facts is what /readyz says about a service that is ready, for operators.
-	Facts string
+	// Facts returns what /readyz says about a service that is ready, for operators.
+	Facts func() string
 }
 
 // The rate of unauthorized requests that an address may make: a burst, and the time for one more.
@@ -82,8 +82,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		w.WriteHeader(http.StatusOK)
-		if g.o.Facts != "" {
-			_, _ = fmt.Fprintln(w, g.o.Facts) // whoever does not read it need not
+		if g.o.Facts != nil {
+			_, _ = fmt.Fprintln(w, g.o.Facts()) // whoever does not read it need not
 		}
 		return
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/millipede-iac/millipede/wire"
 )
 
 // Durability describes how safely a server stores claims and results.
@@ -58,6 +60,32 @@ func (c *Conn) Durability(ctx context.Context) (Durability, error) {
 	}
 	d.Sync, d.Interval = c.askSync(ctx)
 	return d, nil
+}
+
+// replicaLost is how long the leader of a stream has heard nothing from a replica that counts as gone.
+const replicaLost = 8 * time.Second
+
+// Storing returns an error unless JetStream stores messages: in a cluster, unless a majority of the replicas of the
+// stream of permits is there. It asks the leader, who answers for a while after the majority has gone.
+func (c *Conn) Storing(ctx context.Context) error {
+	if c.opts.inProcess != nil {
+		return c.opts.trouble()
+	}
+	info, err := c.streamInfo(ctx, admitStream)
+	if err != nil || info.Cluster == nil {
+		return problem(err)
+	}
+	there, all := 1, 1+len(info.Cluster.Replicas)
+	for _, peer := range info.Cluster.Replicas {
+		if !peer.Offline && peer.Active < replicaLost {
+			there++
+		}
+	}
+	if 2*there <= all {
+		return fmt.Errorf("%w: of %d servers with the stream %s only %d are there", wire.ErrUnanswered, all, admitStream,
+			there)
+	}
+	return nil
 }
 
 // Dangers returns a sentence if the server says that it acknowledges writes before they are on the disk. It costs one

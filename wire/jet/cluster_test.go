@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/wire/jet"
 )
@@ -137,4 +138,34 @@ func TestThreeServersKeepWhatIsAcknowledgedWhenOneIsLost(t *testing.T) {
 		}
 		return list[0].Ack(ctx)
 	})
+}
+
+// The server that is left takes connections, and answers pings.
+func TestAServerThatIsLeftAloneStoresNothingAndSaysSo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the server notices it after ten seconds")
+	}
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	servers := cluster(t)
+	urls := servers[0].ClientURL() + "," + servers[1].ClientURL() + "," + servers[2].ClientURL()
+	c := must(jet.Connect(ctx, jet.Options{URL: urls, Provision: true, Log: logTo(t)}))(t)
+	t.Cleanup(func() { closeAll(t, c) })
+	stores := func(is bool) {
+		t.Helper()
+		err := c.Storing(ctx)
+		for ; (err == nil) != is; err = c.Storing(ctx) {
+			if sleep.For(ctx, 100*time.Millisecond) != nil {
+				t.Fatalf("whether it stores messages: %v", err)
+			}
+		}
+		t.Log(err)
+	}
+	stores(true)
+	servers[0].Shutdown()
+	servers[0].WaitForShutdown()
+	stores(true)
+	servers[1].Shutdown()
+	stores(false)
 }

@@ -365,8 +365,11 @@ func Serve(ctx context.Context, o Options) (err error) {
 	sender := notify.New(notify.Options{Notifications: svc.Notifications, Address: "https://" + hostOf(o, listener.Addr()),
 		Private: o.NotifyPrivate, Mail: mail, Now: time.Now, Logger: log})
 	defer beside(ctx, sender.Run)()
+	messages := &answering{ask: w.Conn.Storing, now: time.Now, log: log}
+	defer beside(ctx, messages.watch)()
 	s.resigned, s.reason = g.stopped()
-	return s.host(ctx, svc, tls.NewListener(listener, secure), serviceHandler(svc, st, sender, entry, o, engines.describe))
+	return s.host(ctx, svc, tls.NewListener(listener, secure), serviceHandler(svc, st, sender, entry, o,
+		engines.describe, messages.fact))
 }
 
 // openRecords opens the records, with the key of the service, and the log that their changes go through; nil without
@@ -464,7 +467,7 @@ func publicHost(o Options) string {
 
 // serviceHandler returns the handler of all requests to the service.
 func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender, entry login.Options,
-	o Options, describe func() web.Engines) http.Handler {
+	o Options, describe func() web.Engines, nats func() string) http.Handler {
 	log := entry.Logger
 	shown := web.Options{Service: svc, Logger: log, Engines: describe}
 	if entry.Provider != nil {
@@ -488,7 +491,8 @@ func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender
 	mux.Handle(httpstate.Prefix, httpstate.Handler(svc, log))
 	return gate.Handler(mux, gate.Options{Now: time.Now, Logger: log, Ready: func(context.Context) error {
 		return st.View(func(*store.Tx) error { return nil })
-	}, Facts: confinementOf(o), Secret: tfe.SecretPaths, Proxies: o.proxies, Secure: o.ownName(),
+	}, Facts: func() string { return strings.TrimSpace(nats() + "\n" + confinementOf(o)) },
+		Secret: tfe.SecretPaths, Proxies: o.proxies, Secure: o.ownName(),
 		Known: func(r *http.Request) bool { return known(svc.Tokens, r) }})
 }
 
