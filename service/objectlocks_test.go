@@ -149,8 +149,19 @@ func TestARunThatIsLeftWhileAnotherWaitsForItsObjectsIsNotAliveAnyMore(t *testin
 	if !job.Alive(a.ID) || !job.Alive(b.ID) || job.Alive("run-of-nobody") {
 		t.Error("the service does not report which runs are alive")
 	}
-	job.Waits(a.ID, "thing.a, which a has")
+	job.Waits(work.ForObjects, a.ID, "thing.a, which a has")
 	if wait := x.waits(b); wait.Kind != "objects" || wait.On != a.ID || wait.Text != "thing.a, which a has" {
+		t.Errorf("the run waits for %+v", wait)
+	}
+	job.Waits(work.ForWorker, "eu", "a question waits for a worker of the pool eu, which has none")
+	if wait := x.waits(b); wait.Kind != "worker" || wait.On != "eu" || wait.Since.IsZero() ||
+		!strings.Contains(wait.Text, "which has none") {
+		t.Errorf("the run waits for %+v", wait)
+	}
+	if err := x.Pools.Drain(t.Context(), x.Admin, "eu", "the region moves"); err != nil {
+		t.Fatal(err)
+	}
+	if wait := x.waits(b); !strings.Contains(wait.Text, "the pool eu, which was drained by root: the region moves") {
 		t.Errorf("the run waits for %+v", wait)
 	}
 	if err := errors.Join(x.Runs.Cancel(x.Admin, a.ID, ""), x.Runs.ForceCancel(x.Admin, a.ID, "")); err != nil {
@@ -162,7 +173,7 @@ func TestARunThatIsLeftWhileAnotherWaitsForItsObjectsIsNotAliveAnyMore(t *testin
 	}
 	_, err := x.Workspaces.Lock(x.Admin, x.w.ID, "")
 	x.refuses("a lock", b, err)
-	job.Waits("", "")
+	job.Waits("", "", "")
 	if wait, err := x.Runs.Waits(t.Context(), x.Admin, b.ID); err != nil || wait.Kind != "" {
 		t.Errorf("the run continues, but waits for %+v, %v", wait, err)
 	}

@@ -56,7 +56,7 @@ func (s *Objects) Change(ctx context.Context, a *rights.Actor, workspace string,
 	_, err = s.phases.work(stopping, r, j, said, false, func(job *work.Job) (any, error) {
 		job.Structured = false
 		job.State = &runState{shared: s.shared, outlines: s.phases.outlines, run: *r, changer: a.ID()}
-		job.Waits = func(string, string) {} // the run does not wait
+		job.Waits = func(string, string, string) {} // the run does not wait
 		return nil, s.engine.ChangeObjects(leaving, job, c)
 	})
 	switch {

@@ -185,7 +185,9 @@ func (s *phases) job(stopping context.Context, r *record.Run, token string, log 
 		Run: *r, Stopping: stopping, Log: log, Resumed: resumed,
 		State: &runState{shared: s.shared, outlines: s.outlines, run: *r},
 		Data:  s.dataDir(r.Workspace),
-		Alive: s.applies, Waits: func(run, text string) { s.queue.WaitsForObjects(r.ID, run, text) },
+		Alive: s.applies, Waits: func(kind, on, text string) {
+			s.queue.WaitsFor(r.ID, kind, on, text)
+		},
 	}
 	var secrets []string // to be masked in the log
 	err = s.store.View(func(tx *store.Tx) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/turn"
 )
 
 // poolPrefix begins the keys of the halts of pools in the store.
@@ -107,4 +108,13 @@ func (s *Pools) applyDrains(ctx context.Context) {
 // drainedText describes a drain for a run that waits for the pool.
 func drainedText(pool string, h *record.Halt) string {
 	return fmt.Sprintf("the pool %s, which was drained by %s: %s", pool, h.By, h.Reason)
+}
+
+// sayDrained completes the wait for a worker of a pool that is drained.
+func (s *Pools) sayDrained(w *turn.Wait) error {
+	drains, err := s.drains()
+	if h := drains[w.On]; h != nil {
+		w.Text = "a question about a provider waits for " + drainedText(w.On, h)
+	}
+	return err
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/millipede-iac/millipede/service/rights"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
+	"github.com/millipede-iac/millipede/service/work"
 )
 
 // Tally returns the number of unfinished runs by status.
@@ -47,7 +48,10 @@ func (s *Runs) WaitsFor(r *record.Run) (Wait, error) {
 		list, err := s.pools.shortages(r)
 		return shortageWait(list), err
 	}
-	return Wait{Wait: w}, nil
+	if w.Kind == work.ForWorker {
+		err = s.pools.sayDrained(&w)
+	}
+	return Wait{Wait: w}, err
 }
 
 // Queue returns the unfinished runs of an organization that the actor may see, by creation time.

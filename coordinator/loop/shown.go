@@ -89,6 +89,8 @@ type Wait struct {
 	// Vertices is the number of waiting vertices, Address the address of the first one.
 	Vertices int
 	Address  string
+	// Call says that it is no vertex that waits, but a question about a provider.
+	Call bool
 	// InDoubt are the addresses of operations in doubt that hold permits of Limit, once for each permit. Slots is the size
 	// of the limit.
 	InDoubt []string

@@ -209,7 +209,7 @@ func (w *waiting) absent(none *absentError) {
 	}
 	w.told = true
 	w.s.Observer.Waiting([]coordinator.Wait{{Pool: strings.Join(none.pools, ", "), Vertices: 1,
-		Address: w.task.Address, Unsuited: none.unsuited}})
+		Address: w.task.Address, Call: true, Unsuited: none.unsuited}})
 }
 
 func (w *waiting) end() {

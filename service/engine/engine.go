@@ -275,14 +275,14 @@ func (p *phase) shared() estate.StateOptions {
 		Snapshot: j.Workspace.CurrentState,
 		Waits: func(list []locks.Blocker) {
 			if len(list) == 0 {
-				j.Waits("", "")
+				j.Waits("", "", "")
 				return
 			}
 			var text []string
 			for _, b := range list {
 				text = append(text, b.String())
 			}
-			j.Waits(list[0].By.ID, strings.Join(text, "; "))
+			j.Waits(work.ForObjects, list[0].By.ID, strings.Join(text, "; "))
 		},
 	}}
 }
@@ -317,6 +317,9 @@ func (p *phase) watch() estate.Watch {
 			p.job.Watched(recorder, engine)
 			return recorder
 		}
+	}
+	if p.job.Waits != nil {
+		w.Observer = &asking{Observer: w.Observer, waits: p.job.Waits}
 	}
 	if p.o.Observe != nil {
 		p.unwatched() // the observers of an earlier operation of the phase, if any

@@ -145,11 +145,8 @@ func deadly(times int) error {
 		"not, start a new run", times)
 }
 
-// WaitsForObjects records what a running apply waits for.
-func (q *Queue) WaitsForObjects(id, on, text string) { q.waitsFor(id, "objects", on, text) }
-
-// waitsFor records what a running phase waits for. An empty text means that it no longer waits.
-func (q *Queue) waitsFor(id, kind, on, text string) {
+// WaitsFor records what a running phase waits for. An empty text means that it no longer waits.
+func (q *Queue) WaitsFor(id, kind, on, text string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	j := q.running[id]

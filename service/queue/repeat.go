@@ -52,8 +52,8 @@ func (q *Queue) again(stopping context.Context, r *record.Run, j *Job, failure e
 // awaitRoom waits until there is space on the disk. It returns false if the phase is stopped before.
 func (q *Queue) awaitRoom(stopping context.Context, r *record.Run, j *Job) bool {
 	q.log.Warn("the disk is full: a run waits for space", "run", r.ID)
-	q.waitsFor(r.ID, "disk", "", "the disk of the service is full")
-	defer q.waitsFor(r.ID, "disk", "", "")
+	q.WaitsFor(r.ID, "disk", "", "the disk of the service is full")
+	defer q.WaitsFor(r.ID, "disk", "", "")
 	q.mu.Lock()
 	left := j.left
 	q.mu.Unlock()

@@ -46,7 +46,11 @@ func (p *progress) pass(f *protocol.ToService) error {
 		if len(text) > maxWaits {
 			text = strings.ToValidUTF8(text[:maxWaits], "") + "..."
 		}
-		j.Waits(f.Waits.Run, text)
+		kind := f.Waits.Kind
+		if kind == "" && text != "" {
+			kind = work.ForObjects // an engine of an earlier version
+		}
+		j.Waits(kind, f.Waits.Run, text)
 	case f.Begun != nil && j.Watched != nil:
 		var head timeline.Head
 		if err := json.Unmarshal(f.Begun.Head, &head); err != nil {

@@ -160,7 +160,7 @@ func job(t *testing.T, run string) (*work.Job, *bytes.Buffer, *states) {
 		Run:       record.Run{ID: run, Workspace: "ws-1", Status: record.Planning, Number: 7},
 		Workspace: record.Workspace{ID: "ws-1", Name: "one"}, Stopping: t.Context(), Log: log, State: st,
 		Alive: func(run string) bool { return run == "run-alive" },
-		Waits: func(string, string) {},
+		Waits: func(string, string, string) {},
 	}, log, st
 }
 
@@ -190,7 +190,7 @@ func TestAnEngineInAnotherProcessIsAsOneInThisProcess(t *testing.T) {
 			j.Alive("run-other"), j.Scratch, j.Environment, j.Variables)
 		j.Conceal([]string{"secret"})
 		fmt.Fprintln(j.Log, "the secret")
-		j.Waits("run-2", "an object")
+		j.Waits(work.ForObjects, "run-2", "an object")
 		j.Doubtful([]record.Doubt{{Address: "a.b"}})
 		r := timeline.NewRecorder(timeline.Head{Run: j.Run.ID, Command: "plan", Ended: timeline.None})
 		j.Watched(r, "engine-run")
@@ -208,7 +208,7 @@ func TestAnEngineInAnotherProcessIsAsOneInThisProcess(t *testing.T) {
 	j.Scratch, j.Environment = "/scratch", []string{"A=1"}
 	j.Variables = []work.Value{{Name: "v", Text: "1", HCL: true}}
 	j.Conceal = func(s []string) { told = append(told, fmt.Sprintf("conceal %q after %q", s, log.String())) }
-	j.Waits = func(run, text string) { told = append(told, "waits "+run+" "+text) }
+	j.Waits = func(kind, on, text string) { told = append(told, "waits for "+kind+" "+on+" "+text) }
 	j.Doubtful = func(all []record.Doubt) { told = append(told, "doubts "+all[0].Address) }
 	var seen *timeline.Recorder
 	j.Watched = func(r *timeline.Recorder, engine string) {
@@ -228,8 +228,8 @@ func TestAnEngineInAnotherProcessIsAsOneInThisProcess(t *testing.T) {
 	if want := first + "the secret\n"; log.String() != want {
 		t.Errorf("the log is %q, and not %q", log, want)
 	}
-	if want := []string{fmt.Sprintf("conceal [\"secret\"] after %q", first), "waits run-2 an object", "doubts a.b",
-		"watched engine-run"}; !slices.Equal(told, want) {
+	if want := []string{fmt.Sprintf("conceal [\"secret\"] after %q", first), "waits for objects run-2 an object",
+		"doubts a.b", "watched engine-run"}; !slices.Equal(told, want) {
 		t.Errorf("it was told %q, and not %q", told, want)
 	}
 	m := seen.Model(0)

@@ -10,7 +10,7 @@ import (
 
 // Wait says what a run waits for. The zero value means nothing.
 type Wait struct {
-	// Kind is "lock", "run", "objects", "disk", "plans", "applies", "approval" or "stopped".
+	// Kind is "lock", "run", "objects", "worker", "disk", "plans", "applies", "approval" or "stopped".
 	Kind string
 	// On is the ID of the run, user or team that the run waits for, if any; for a halt, the name of the person
 	// who ordered it; for a limit or a pool, its name.

@@ -8,6 +8,12 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
+// The kinds of things for which a phase waits, for Job.Waits.
+const (
+	ForObjects = "objects" // that another run changes
+	ForWorker  = "worker"  // of a pool without one
+)
+
 // Job is one phase of a run, for the engine. When the context that comes with it ends, the engine returns
 // without waiting for operations.
 type Job struct {
@@ -39,9 +45,10 @@ type Job struct {
 	Who string
 	// Alive reports whether the apply of a run is running or will be resumed.
 	Alive func(run string) bool
-	// Waits is called when the apply of a run with object locks starts to wait: with the run that it waits for,
-	// and a description. Both are empty when it continues. Safe for concurrent use.
-	Waits func(run, text string)
+	// Waits is called when a phase starts to wait for something that its timeline does not show: of which kind (ForObjects
+	// or ForWorker), for which run or pool, and with a description. All are empty when it continues. Safe for concurrent
+	// use.
+	Waits func(kind, on, text string)
 	// Log is the log for people. With Structured it has one JSON message per line.
 	Log        io.Writer
 	Structured bool

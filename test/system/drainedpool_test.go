@@ -66,3 +66,23 @@ resource "fleet_machine" "m" {
 		})
 	}
 }
+
+// A plan asks the workers for schemas before it has operations, and thus a timeline. It waited without a reason.
+func TestAPlanWithoutAWorkerNamesThePoolThatHasNone(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	s.Server()
+	v := s.Service()
+	r := v.Apply(v.Workspace("w"), site.FleetOnly+"resource \"fleet_machine\" \"m\" { name = \"m\" }\n")
+	var text string
+	site.Eventually(t, "the run waits for a worker", func() bool {
+		_, text = v.Ask(http.MethodGet, "runs/"+r.ID+"/wait", nil)
+		return strings.Contains(text, `"kind":"worker"`)
+	})
+	if !strings.Contains(text, `"on":"default"`) || !strings.Contains(text, "a worker of the pool default, which has none") ||
+		!strings.Contains(text, `"since":"20`) {
+		t.Errorf("the wait is %s", text)
+	}
+	s.Worker("default")
+	v.Ends(r.ID, client.RunApplied)
+}

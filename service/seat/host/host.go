@@ -259,8 +259,8 @@ func (c *call) job() (*work.Job, error) {
 		Stopping: c.stopping, Scratch: from.Scratch, Data: from.Data, Kept: from.Kept, Variables: from.Variables,
 		Environment: from.Environment, Plan: from.Plan, Resumed: from.Resumed, Who: from.Who,
 		Structured: from.Structured, Log: logWriter{c.out}, State: callState{c},
-		Alive: c.alive, Waits: func(run, text string) {
-			c.out.send(&protocol.ToService{Waits: &protocol.Waits{Run: run, Text: text}})
+		Alive: c.alive, Waits: func(kind, on, text string) {
+			c.out.send(&protocol.ToService{Waits: &protocol.Waits{Run: on, Text: text, Kind: kind}})
 		},
 	}
 	if err := errors.Join(json.Unmarshal(from.Run, &j.Run), json.Unmarshal(from.Workspace, &j.Workspace)); err != nil {

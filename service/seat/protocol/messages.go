@@ -152,8 +152,8 @@ type ToService struct {
 	Answer *Answer
 }
 
-// Waits are the arguments of work.Job.Waits.
-type Waits struct{ Run, Text string }
+// Waits are the arguments of work.Job.Waits; Run is that or the pool. Earlier versions have no Kind.
+type Waits struct{ Run, Text, Kind string }
 
 // Begun says that the timeline begins: Head is a timeline.Head in JSON, Engine the ID of the engine's run.
 type Begun struct {
