@@ -414,7 +414,8 @@ func countParts(e hclsyntax.Expression, loop bool) {
 		e.Condition = part(e.Condition)
 		e.TrueResult, e.FalseResult = measured(part(e.TrueResult)), measured(part(e.FalseResult))
 	case *hclsyntax.IndexExpr:
-		e.Collection, e.Key = part(e.Collection), index(part(e.Key))
+		e.Collection = part(e.Collection)
+		e.Key = index(part(e.Key), e.Collection)
 	case *hclsyntax.TupleConsExpr:
 		for i, element := range e.Exprs {
 			e.Exprs[i] = part(element)
@@ -435,5 +436,8 @@ func countParts(e hclsyntax.Expression, loop bool) {
 		e.Expression = part(e.Expression)
 	case *hclsyntax.RelativeTraversalExpr:
 		e.Source = part(e.Source)
+		boundKeys(e.Traversal)
+	case *hclsyntax.ScopeTraversalExpr:
+		boundKeys(e.Traversal)
 	}
 }

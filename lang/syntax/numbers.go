@@ -200,23 +200,72 @@ func number(e hclsyntax.Expression) hclsyntax.Expression {
 	}}}
 }
 
-// index returns an expression as an index. In a map it is a key, which can look like a number with a great exponent.
-func index(e hclsyntax.Expression) hclsyntax.Expression {
+// index returns an expression as an index of a collection. In a map it is a key, which can look like a number with a
+// great exponent. To know which it is, the collection is evaluated, if it is a reference. If it were evaluated twice in
+// other cases, that would double with each index that follows another one: there the key is refused, unless the
+// collection is certainly none of numbered elements.
+func index(e, collection hclsyntax.Expression) hclsyntax.Expression {
 	switch e := e.(type) {
 	case *hclsyntax.LiteralValueExpr:
 		return e
 	case *hclsyntax.ScopeTraversalExpr:
-		if root := e.Traversal.RootName(); root == "count" || root == "each" {
-			return e // as short as the objects that depend on them; they are looked for by their type
+		if e.Traversal.RootName() == "count" {
+			return e // it is looked for by its type
 		}
 	}
 	return Operand{around(e), &taker{func(ctx *hcl.EvalContext, v cty.Value) error {
 		spend(ctx, v)
-		if text, ok := plainText(v); ok && len(text) > MaxDigits && mantissa(text) > MaxDigits {
+		text, ok := plainText(v)
+		if !ok || CheckNumeral(text) == nil {
+			return nil
+		}
+		if mantissa(text) > MaxDigits || numbered(collection, ctx) {
 			return ErrTooGreat
 		}
 		return nil
 	}}}
+}
+
+// numbered reports whether an expression may have a value whose elements have numbers.
+func numbered(e hclsyntax.Expression, ctx *hcl.EvalContext) bool {
+	switch e := Plain(e).(type) {
+	case *hclsyntax.ScopeTraversalExpr:
+		v, diags := e.Value(ctx)
+		return !diags.HasErrors() && sequence(v.Type())
+	case *hclsyntax.ParenthesesExpr:
+		return numbered(e.Expression, ctx)
+	case *hclsyntax.ForExpr:
+		return e.KeyExpr == nil
+	case *hclsyntax.ObjectConsExpr:
+		return false
+	}
+	return true
+}
+
+// sequence reports whether the indexes of a type are numbers.
+func sequence(ty cty.Type) bool { return ty.IsListType() || ty.IsTupleType() }
+
+// boundKeys makes those keys of a traversal bounded, in place, that are texts and numbers that are too great.
+func boundKeys(t hcl.Traversal) {
+	for i, part := range t {
+		if step, is := part.(hcl.TraverseIndex); is {
+			if text, ok := plainText(step.Key); ok && CheckNumeral(text) != nil {
+				t[i] = greatKey{step}
+			}
+		}
+	}
+}
+
+// greatKey is the key of a map that would be a number too great for the index of a list. HCL tells lists' indexes that
+// are whole from those that are not by writing them out.
+type greatKey struct{ hcl.TraverseIndex }
+
+// TraversalStep implements hcl.Traverser.
+func (k greatKey) TraversalStep(v cty.Value) (cty.Value, hcl.Diagnostics) {
+	if sequence(v.Type()) {
+		return cty.DynamicVal, tooLargeValue(k.SrcRange, ErrTooGreat)
+	}
+	return k.TraverseIndex.TraversalStep(v)
 }
 
 // argument returns an argument of a call.

@@ -56,7 +56,8 @@ func evaluate(t *testing.T, expression string) (cty.Value, hcl.Diagnostics) {
 	text := cty.StringVal(digits)
 	return e.Value(&hcl.EvalContext{
 		Variables: map[string]cty.Value{"digits": text, "great": cty.StringVal("1e600000000"), "word": cty.StringVal("a"),
-			"list": cty.TupleVal([]cty.Value{text}), "secret": text.Mark("secret"), "none": cty.UnknownVal(cty.String),
+			"list": cty.TupleVal([]cty.Value{text}), "map": cty.MapVal(map[string]cty.Value{"1e600000000": cty.True}),
+			"each": cty.ObjectVal(map[string]cty.Value{"key": cty.StringVal("1e600000000")}), "secret": text.Mark("secret"), "none": cty.UnknownVal(cty.String),
 			"long": cty.StringVal(digits[:syntax.MaxDigits])},
 		Functions: map[string]function.Function{"abs": stdlib.AbsoluteFunc, "max": stdlib.MaxFunc, "upper": stdlib.UpperFunc,
 			"join": stdlib.JoinFunc, "numbers": function.New(&function.Spec{
@@ -70,6 +71,8 @@ func evaluate(t *testing.T, expression string) (cty.Value, hcl.Diagnostics) {
 func TestTextsThatBecomeNumbersAreRefusedBeforeTheyAreRead(t *testing.T) {
 	for _, expression := range []string{"1 + digits", "digits * 2", "-digits", "digits > 1", "1 <= secret", "great + 1",
 		"abs(digits)", "abs(great)", `abs("${digits}")`, "max(1, digits)", "max(1, list...)", "abs(secret)", "[1][digits]",
+		"[1][great]", "list[great]", `[1]["1e600000000"]`, `list["1e600000000"]`, `list["1E-600000000"]`, "list[each.key]",
+		`[for a in ["1e600000000"] : list[a]]`, `upper("a")[great]`, "([1])[great]",
 		"numbers(list)", "[for x in list : abs(x)]", `[for a in [1] : a if great > 1]`} {
 		_, diags := evaluate(t, expression)
 		if len(diags) != 1 || !strings.Contains(diags[0].Detail, "more than 100000 digits") || !syntax.Exceeds(diags[0]) {
@@ -77,7 +80,9 @@ func TestTextsThatBecomeNumbersAreRefusedBeforeTheyAreRead(t *testing.T) {
 		}
 	}
 	for _, fine := range []string{"digits == 1", `"${digits}"`, "upper(digits)", "upper(great)", `"1" + "2"`, "abs(none)",
-		`join("", [digits, great])`, "{ (great) = 1 }[great]", "true ? digits : 1", "abs(long)", "list[0]"} {
+		`join("", [digits, great])`, "{ (great) = 1 }[great]", "true ? digits : 1",
+		`map["1e600000000"]`, "map[great]", `{ "1e600000000" = 1 }["1e600000000"]`, "map[each.key]",
+		`{ for k, v in map : k => v }[great]`, "(map)[great]", `{ a = map }.a["1e600000000"]`, "abs(long)", "list[0]"} {
 		if _, diags := evaluate(t, fine); diags.HasErrors() {
 			t.Errorf("%s: %.300s", fine, diags)
 		}
