@@ -7,6 +7,7 @@ package moves
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -53,7 +54,11 @@ func Apply(tree *config.Tree, prior *state.State) (Result, diag.List) {
 	if diags.HasErrors() {
 		return r, diags
 	}
-	w := &work{state: prior.Clone(), result: &r, blocked: map[addr.Instance]addr.Instance{}}
+	w := &work{state: prior.Clone(), result: &r, blocked: map[addr.Instance]addr.Instance{},
+		at: map[string]map[addr.AbsResource]bool{}}
+	for res := range w.state.Resources {
+		w.place(res)
+	}
 	for _, i := range sequence {
 		w.do(all[i])
 	}
@@ -111,12 +116,12 @@ func contradictions(all []statement) diag.List {
 // order sorts statements so that each comes after those on which it depends.
 func order(all []statement) ([]int, diag.List) {
 	g := dag.New(len(all))
-	for i := range all {
-		for j := range all {
-			if i != j && all[j].move.DependsOn(all[i].move) {
-				g.Edge(i, j)
-			}
-		}
+	list := make([]addr.Move, len(all))
+	for i, s := range all {
+		list[i] = s.move
+	}
+	for _, pair := range addr.MoveOrder(list) {
+		g.Edge(pair[0], pair[1])
 	}
 	sequence, acyclic := g.Order()
 	if acyclic {
@@ -143,6 +148,47 @@ type work struct {
 	state   *state.State
 	result  *Result
 	blocked map[addr.Instance]addr.Instance // from, to
+	// at has the resources of the state by their places; see addr.Move.Place.
+	at map[string]map[addr.AbsResource]bool
+}
+
+// place records where a resource is.
+func (w *work) place(r addr.AbsResource) {
+	for _, p := range r.Places() {
+		if w.at[p] == nil {
+			w.at[p] = map[addr.AbsResource]bool{}
+		}
+		w.at[p][r] = true
+	}
+}
+
+// covered returns the instances that a move may cover, sorted.
+func (w *work) covered(m addr.Move) (out []addr.Instance) {
+	only, one := m.Only()
+	for r := range w.at[m.Place()] {
+		instances := w.state.Resources[r].Instances
+		switch {
+		case !one:
+			for key := range instances {
+				out = append(out, r.Instance(key))
+			}
+		case instances[only] != nil:
+			out = append(out, r.Instance(only))
+		}
+	}
+	slices.SortFunc(out, addr.Instance.Compare)
+	return out
+}
+
+// move moves an instance to an address that is free.
+func (w *work) move(from, to addr.Instance) {
+	w.state.Apply(state.MoveInstance{From: from, To: to})
+	if w.state.Resources[from.Abs()] == nil {
+		for _, p := range from.Abs().Places() {
+			delete(w.at[p], from.Abs())
+		}
+	}
+	w.place(to.Abs())
 }
 
 // rename renames the recorded dependencies on objects that have moved: they determine the order in which objects end.
@@ -158,7 +204,7 @@ func (w *work) rename() {
 func (w *work) do(s statement) {
 	var from []addr.Instance
 	to := map[addr.Instance]addr.Instance{}
-	for _, a := range w.state.Addrs() {
+	for _, a := range w.covered(s.move) {
 		if target, ok := s.move.MoveInstance(a); ok && target != a {
 			from = append(from, a)
 			to[a] = target
@@ -170,7 +216,7 @@ func (w *work) do(s statement) {
 			w.blocked[a] = target
 			continue
 		}
-		w.state.Apply(state.MoveInstance{From: a, To: target})
+		w.move(a, target)
 		origin := a
 		if before, moved := w.result.Previous[a]; moved {
 			origin = before

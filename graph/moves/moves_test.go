@@ -1,6 +1,7 @@
 package moves
 
 import (
+	"fmt"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -8,6 +9,10 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
@@ -277,4 +282,57 @@ func TestWithoutAStateNothingMoves(t *testing.T) {
 	if r, diags := Apply(tree, nil); r.State != nil || len(r.Previous) > 0 || len(diags) > 0 {
 		t.Errorf("%v, %v", r, diags)
 	}
+}
+
+// Each block was compared with each other one, and each looked at all instances: 20,000 blocks took minutes.
+func TestManyMovesTakeTimeWithTheirNumber(t *testing.T) {
+	for _, c := range []struct{ name, from, to string }{
+		{"a chain of resources", "t.r%d", "t.r%d"}, {"a chain of instances", "t.r[%d]", "t.r[%d]"},
+		{"a chain of modules", "module.m[%d]", "module.m[%d]"}, {"into a module", "t.r%d", "module.m.t.r%d"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			took := func(n int) time.Duration {
+				tree, s := &config.Tree{Modules: map[addr.Module]*config.Node{"": {Module: &config.Module{}}}}, state.Empty()
+				for i := range n {
+					from, to := fmt.Sprintf(c.from, i), fmt.Sprintf(c.to, i)
+					if strings.HasPrefix(c.name, "a chain") {
+						to = fmt.Sprintf(c.to, i+1)
+					}
+					tree.Modules[""].Module.Moved = append(tree.Modules[""].Module.Moved, movedBlock(t, from, to))
+				}
+				at, first := strings.Replace(fmt.Sprintf(c.from, 0), "module.m[0]", "module.m[0].t.x", 1), n
+				for i := range n {
+					a, _ := addr.ParseInstance(fmt.Sprintf("t.other[%d]", i))
+					if i == 0 {
+						a, _ = addr.ParseInstance(at)
+					}
+					s.Apply(state.SetObject{Addr: a, Provider: addr.ProviderInstance{Provider: addr.DefaultProvider("t")},
+						Object: &state.Object{Status: state.Ready}})
+				}
+				began := time.Now()
+				r, diags := Apply(tree, s)
+				if diags.HasErrors() || len(r.Previous) != 1 || len(r.State.Addrs()) != first {
+					t.Fatal(len(r.Previous), diags.Err())
+				}
+				return time.Since(began)
+			}
+			few := took(1000)
+			if many := took(10_000); many > 50*few+time.Second { // 100 times, when it was the square
+				t.Errorf("1,000 blocks take %s, 10,000 take %s", few, many)
+			}
+		})
+	}
+}
+
+func movedBlock(t *testing.T, from, to string) *config.Moved {
+	t.Helper()
+	end := func(text string) *addr.MoveEndpoint {
+		trav, diags := hclsyntax.ParseTraversalAbs([]byte(text), "", hcl.InitialPos)
+		e, more := addr.ParseMoveEndpoint(trav)
+		if diags.HasErrors() || more.HasErrors() {
+			t.Fatal(diags, more.Err())
+		}
+		return e
+	}
+	return &config.Moved{From: end(from), To: end(to)}
 }
