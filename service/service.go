@@ -104,6 +104,7 @@ type Service struct {
 	queue       *queue.Queue
 	transitions *transitions
 	outlines    *outlines
+	homes       *homes
 	watcher     *drift.Watcher
 }
 
@@ -180,8 +181,9 @@ func assemble(o *Options) *Service {
 		Changed: c.tellAfter, CreateRun: s.Runs.Create})
 	s.watcher = drift.NewWatcher(s.Drift)
 	s.outlines.drift, s.outlines.queue = s.Drift, q
-	s.Workspaces = &Workspaces{shared: c, drift: s.Drift, runs: s.Runs, queue: q, transitions: s.transitions,
-		watcher: s.watcher, bounds: o.Bounds, apart: o.Apart}
+	s.homes = &homes{shared: c, kept: o.Homes}
+	s.Workspaces = &Workspaces{shared: c, homes: s.homes, drift: s.Drift, runs: s.Runs, queue: q,
+		transitions: s.transitions, watcher: s.watcher, bounds: o.Bounds, apart: o.Apart}
 	uploads := &queues{}
 	s.Variables = variables.New(o.Store, c.audit)
 	s.Configurations = &Configurations{shared: c, maxConfiguration: o.MaxConfiguration, queue: q,
@@ -217,6 +219,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var others sync.WaitGroup
 	others.Go(func() { s.outlines.makeWanted(ctx) })
 	others.Go(func() { s.Retention.SweepAlways(ctx) })
+	others.Go(func() { s.homes.sweepAlways(ctx) })
 	others.Go(func() { s.watcher.Run(ctx) })
 	err := s.queue.Run(ctx)
 	s.stream.Close()

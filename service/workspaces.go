@@ -29,6 +29,7 @@ type Workspaces struct {
 	queue       *queue.Queue
 	transitions *transitions
 	watcher     *drift.Watcher
+	homes       *homes
 	bounds      record.Bounds // on the plans of all workspaces
 	apart       bool          // engines are other processes
 }
@@ -415,6 +416,7 @@ func (s *Workspaces) drop(tx *store.Tx, w *record.Workspace) error {
 			}
 		}
 		s.queue.Forget(w.ID)
+		s.homes.remove(w.ID)
 	})
 	return tables.Workspaces.Delete(tx, w.ID)
 }

@@ -42,7 +42,13 @@ type Homes interface {
 	// directory of the store and a file that has its content. The contents are those at the moment of the cut.
 	// temp is a directory for copies.
 	Freeze(ctx context.Context, temp string, cut func() error, each func(name, file string) error) error
+	// Remove removes the home of a workspace that has no record any more, and reports whether it is gone: not while
+	// somebody uses it, nor during a backup.
+	Remove(workspace string) (gone bool, err error)
 }
+
+// RemovedHome is the prefix of the name of a home that is being removed.
+const RemovedHome = ".removed-"
 
 // Backup writes a consistent backup to out while the store is in use: the records as of one moment, every file
 // that they refer to, and the homes as of that moment. It contains all changes that were confirmed before the

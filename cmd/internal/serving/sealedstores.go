@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -185,6 +186,37 @@ func (s *sealedStores) alone(path string, f func() error) (did bool, err error) 
 		s.release(&frozen{path: path, free: free})
 	}()
 	return true, f()
+}
+
+// Remove implements store.Homes. In a group the directories stay: the log is purged up to the snapshots of their
+// stores. A directory gets another name first, so that nobody has to wait until it is removed; a process that dies
+// meanwhile leaves it to the next call.
+func (s *sealedStores) Remove(workspace string) (gone bool, err error) {
+	if s.group != nil || !s.maintaining.TryLock() {
+		return false, nil
+	}
+	defer s.maintaining.Unlock()
+	dir := filepath.Join(s.dir, "workspaces", workspace)
+	removed := filepath.Join(s.dir, "workspaces", store.RemovedHome+workspace)
+	if err := os.RemoveAll(removed); err != nil {
+		return false, err
+	}
+	s.gate.Lock() // no store is opened or closed
+	s.mu.Lock()
+	for path := range s.open {
+		if strings.HasPrefix(path, dir+string(filepath.Separator)) {
+			s.mu.Unlock()
+			s.gate.Unlock()
+			return false, nil
+		}
+	}
+	s.mu.Unlock()
+	err = os.Rename(dir, removed)
+	s.gate.Unlock()
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return err == nil, errors.Join(err, os.RemoveAll(removed))
 }
 
 // Freeze implements store.Homes. Closed stores are copied before they can be opened again. Open stores are read

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -109,5 +110,68 @@ func TestWhatIsDoneAloneWaitsForNobodyAndOthersWaitForIt(t *testing.T) {
 	stores.maintaining.Lock() // a backup
 	if did, err := stores.alone(path, func() error { return errors.New("a backup is made") }); did || err != nil {
 		t.Errorf("during a backup: %t, %v", did, err)
+	}
+}
+
+// The directories of deleted workspaces stayed for ever.
+func TestTheHomeOfADeletedWorkspaceIsRemovedWhenNobodyUsesIt(t *testing.T) {
+	key, err := seal.NewKey(seal.NewSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	stores, home := newSealedStores(dir, key), filepath.Join(dir, "workspaces", "ws-1")
+	if err := os.MkdirAll(home+"2", 0o700); err != nil { // another one, whose name begins in the same way
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s, err := stores.Open(filepath.Join(home, "state.db"), journal.LockInfo{}, time.Second,
+		estate.StoreOptions{Workspace: "prod"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := stores.Open(filepath.Join(home+"2", "state.db"), journal.LockInfo{}, time.Second,
+		estate.StoreOptions{Workspace: "prod"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	removed := func(want bool, left ...string) {
+		t.Helper()
+		gone, err := stores.Remove("ws-1")
+		if err != nil || gone != want {
+			t.Errorf("it is gone: %t, %v", gone, err)
+		}
+		var names []string
+		entries, err := os.ReadDir(filepath.Join(dir, "workspaces"))
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		if err != nil || !slices.Equal(names, left) {
+			t.Errorf("there are %v, %v; not %v", names, err, left)
+		}
+	}
+	removed(false, "ws-1", "ws-12")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err = stores.Freeze(t.Context(), t.TempDir(), func() error { return nil }, func(string, string) error {
+		removed(false, "ws-1", "ws-12") // a backup copies it
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stores.group = &group{}
+	removed(false, "ws-1", "ws-12")
+	stores.group = nil
+	removed(true, "ws-12")
+	if err := os.MkdirAll(filepath.Join(dir, "workspaces", ".removed-ws-1", "x"), 0o700); err != nil { // by a crash
+		t.Fatal(err)
+	}
+	removed(true, "ws-12")
+	if err := other.Close(); err != nil {
+		t.Error(err)
 	}
 }
