@@ -62,6 +62,9 @@ func TestTheHoldersOfALimitAreTheDoubtsThatTheStateStillHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	hold("run-of-another-coordinator", "x")
+	defer conn.OnPermitUses(func() []wire.PermitUse {
+		return []wire.PermitUse{{Limit: "default", ID: "x", By: "ann", Pool: "us", InDoubt: true}}
+	})()
 	hold(readOnly+"1", "y")
 	hold("run2", "own")
 
@@ -73,11 +76,13 @@ func TestTheHoldersOfALimitAreTheDoubtsThatTheStateStillHas(t *testing.T) {
 	}
 	var runs []string
 	for _, h := range holders {
-		runs = append(runs, fmt.Sprintf("%s of %s (%s, pool %s): %d", h.Run, h.Coordinator, h.By, h.Pool, h.Permits))
+		runs = append(runs, fmt.Sprintf("%s of %s (%s, pool %s): %d, %d in doubt", h.Run, h.Coordinator, h.By, h.Pool,
+			h.Permits, h.InDoubt))
 	}
 	slices.Sort(runs)
-	if want := []string{"read-1 of c1 (, pool ): 1", "run-of-another-coordinator of c1 (, pool ): 1",
-		"run1 of c1 (, pool eu): 3"}; !slices.Equal(runs, want) {
+	if want := []string{"read-1 of c1 (, pool ): 1, 0 in doubt",
+		"run-of-another-coordinator of c1 (ann, pool us): 1, 1 in doubt",
+		"run1 of c1 (, pool eu): 3, 0 in doubt"}; !slices.Equal(runs, want) {
 		t.Errorf("the holders are %q; want %q", runs, want)
 	}
 	if got, _, err := x.blockers("unknown"); err != nil || len(got) != 0 {

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -59,11 +60,11 @@ func (x *executor) blockers(limit string) (addresses []string, holders []loop.Ho
 			addresses = append(addresses, o.Dispatch.Address)
 			continue
 		}
-		pool := ""
+		use := limits[at].Uses[r.ID]
 		if found {
-			pool = o.Dispatch.Pool
+			use.Pool = o.Dispatch.Pool
 		}
-		holders = holding(holders, m.holder, r, pool)
+		holders = holding(holders, m.holder, r, use)
 	}
 	slices.Sort(addresses)
 	return addresses, holders, nil
@@ -100,14 +101,18 @@ func (x *executor) recall(r wire.PermitRequest, silent map[string]wire.Silence) 
 }
 
 // holding adds a permit to the run that holds it.
-func holding(list []loop.Holder, of loop.Holder, r wire.PermitRequest, pool string) []loop.Holder {
+func holding(list []loop.Holder, of loop.Holder, r wire.PermitRequest, use wire.PermitUse) []loop.Holder {
 	i := slices.IndexFunc(list, func(h loop.Holder) bool { return h.Run == r.Run && h.Coordinator == r.Coordinator })
 	if i < 0 {
-		of.Since, of.Pool = r.At, pool
+		of.Since, of.Pool = r.At, use.Pool
+		of.By = cmp.Or(of.By, use.By)
 		list = append(list, of)
 		i = len(list) - 1
 	}
 	list[i].Permits++
+	if use.InDoubt {
+		list[i].InDoubt++
+	}
 	if r.At.Before(list[i].Since) {
 		list[i].Since = r.At
 	}

@@ -38,6 +38,8 @@ type executor struct {
 	mu         sync.Mutex // guards all below
 	permits    map[loop.PermitKey]wire.Permit
 	requests   map[loop.PermitKey]context.CancelCauseFunc
+	uses       map[loop.PermitKey]permitUse // of permits, for people
+	anyDoubt   bool                         // one of them is, or was, in doubt
 	deliveries map[int]wire.Delivery
 	last       int // the number of the last delivery
 	attempts   map[wire.AttemptID]known
@@ -52,8 +54,8 @@ func newExecutor(o Options, i *inbox) *executor {
 	x := &executor{
 		Options: o, inbox: i, jobs: make(chan func()), cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		permits: map[loop.PermitKey]wire.Permit{}, requests: map[loop.PermitKey]context.CancelCauseFunc{},
-		deliveries: map[int]wire.Delivery{},
-		attempts:   map[wire.AttemptID]known{}, pools: map[string]bool{}, called: map[string]bool{},
+		deliveries: map[int]wire.Delivery{}, uses: map[loop.PermitKey]permitUse{},
+		attempts: map[wire.AttemptID]known{}, pools: map[string]bool{}, called: map[string]bool{},
 	}
 	x.save = newCommitter(x)
 	return x
@@ -221,6 +223,7 @@ func (x *executor) call(a loop.Call) {
 	x.note(a.Vertex, "dispatched", "millipede.pool", a.Pool)
 	ctx := x.at(a.Vertex)
 	began := x.Now()
+	x.use(a.Permits, permitUse{pool: a.Pool, address: a.Task.Address, since: began})
 	if x.Own != nil {
 		if result := x.Own(ctx, a.Task); result != nil {
 			x.compute(a.Vertex, func() {
@@ -339,6 +342,7 @@ func (x *executor) publish(a loop.Publish) {
 		err = fmt.Errorf("%w: %w", wire.ErrDisconnected, err) // nothing was sent
 	}
 	failpoint.Hit(failpoint.PermitsConfirmed)
+	x.use(a.Permits, permitUse{pool: a.Ref.Pool, address: a.Task.Address, since: x.Now(), attempt: a.Ref.Attempt})
 	var data []byte
 	if err == nil {
 		var task *wire.Task

@@ -106,6 +106,7 @@ func (x *executor) release(a loop.Release) {
 	x.mu.Lock()
 	p := x.permits[key]
 	delete(x.permits, key)
+	delete(x.uses, key)
 	x.mu.Unlock() // so that the end of the run does not release it a second time
 	x.spawn(func() {
 		if x.persist("releasing a permit", func() error {

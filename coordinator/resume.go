@@ -33,6 +33,7 @@ func Resume(ctx context.Context, o Options) (*Runner, error) {
 	if p, ok := o.Program.(program.Restorer); ok && len(r.past) > 0 {
 		p.Restore(r.past.Done(o.Program.Graph().Len()))
 	}
+	r.acts.useFormer(r.past)
 	for m := range r.past.Attempts() {
 		r.acts.remember(m.ID, known{m.Pool, m.Address})
 	}

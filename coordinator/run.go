@@ -63,6 +63,8 @@ type Options struct {
 	Background bool
 	// Sole says that no other coordinator uses the transport. Embedded implies it.
 	Sole bool
+	// Who is the person who has begun the run; empty if it is not known.
+	Who string
 	// Stores are the pools with a message store of their own, as the run has recorded them.
 	Stores []string
 	// Rules place vertices in pools; nil places them by the region of their provider configuration alone.
@@ -253,6 +255,7 @@ func (r *Runner) Run(ctx context.Context) (out loop.Outcome, err error) {
 	if r.former != nil {
 		defer r.Hub.Decide(r.former.decide)()
 	}
+	defer r.Hub.OnPermitUses(r.acts.permitUses)()
 	r.acts.start(base)
 	r.work(ctx)
 	r.acts.finish(r.kept(base, r.loop.Held()))
@@ -335,6 +338,7 @@ func (r *Runner) take(e loop.Input) {
 			r.acts.do(a)
 		}
 	}
+	r.acts.useRecorded(r.records)
 	r.acts.save.add(r.records)
 	clear(r.records)
 }

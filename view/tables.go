@@ -289,7 +289,7 @@ func LimitsText(w io.Writer, limits []wire.LimitStatus, now time.Time) error {
 		if _, err := fmt.Fprintf(w, "\n%s\n", l.Name); err != nil {
 			return err
 		}
-		rows := [][]string{{"  ", "RUN", "COORDINATOR", "FOR", "PERMIT"}}
+		rows := [][]string{{"  ", "RUN", "COORDINATOR", "BY", "POOL", "FOR", "PERMIT"}}
 		for _, r := range l.Held {
 			what := "held"
 			switch l.Silent[r.Coordinator] {
@@ -298,10 +298,14 @@ func LimitsText(w io.Writer, limits []wire.LimitStatus, now time.Time) error {
 			case wire.Mute:
 				what = "held, its process does not answer"
 			}
-			rows = append(rows, permitRow(what, r, now))
+			use := l.Uses[r.ID]
+			if use.InDoubt {
+				what = "held, in doubt: " + use.Address
+			}
+			rows = append(rows, permitRow(what, r, use, now))
 		}
 		for _, r := range l.Waiting {
-			rows = append(rows, permitRow("waiting", r, now))
+			rows = append(rows, permitRow("waiting", r, wire.PermitUse{}, now))
 		}
 		if err := table(w, rows); err != nil {
 			return err
@@ -312,13 +316,20 @@ func LimitsText(w io.Writer, limits []wire.LimitStatus, now time.Time) error {
 
 // whatFrees says how permits become free whose processes do not answer.
 func whatFrees(w io.Writer, limits []wire.LimitStatus) error {
-	found := map[wire.Silence]bool{}
+	found, doubt := map[wire.Silence]bool{}, false
 	for _, l := range limits {
+		for _, use := range l.Uses {
+			doubt = doubt || use.InDoubt
+		}
 		for _, why := range l.Silent {
 			found[why] = true
 		}
 	}
 	text := ""
+	if doubt {
+		text += "\nThe permits of operations in doubt are free when these are resolved (runs resolve ADDRESS), when their " +
+			"worker\nreports their end, or, for a limit that pools share, after their term (doubt_term in millipede.hcl).\n"
+	}
 	if found[wire.Mute] {
 		text += "\nA process that does not answer may be stopped. Let it continue, or end it and resume its run.\n"
 	}
@@ -332,6 +343,6 @@ func whatFrees(w io.Writer, limits []wire.LimitStatus) error {
 	return err
 }
 
-func permitRow(what string, r wire.PermitRequest, now time.Time) []string {
-	return []string{"  " + what, r.Run, r.Coordinator, document.Seconds(now.Sub(r.At)), r.ID}
+func permitRow(what string, r wire.PermitRequest, use wire.PermitUse, now time.Time) []string {
+	return []string{"  " + what, r.Run, r.Coordinator, use.By, use.Pool, document.Seconds(now.Sub(r.At)), r.ID}
 }

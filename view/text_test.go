@@ -297,7 +297,10 @@ func TestTablesListRunsWorkersAndLimits(t *testing.T) {
 	}
 	limits := []wire.LimitStatus{
 		{Limit: wire.Limit{Name: "parallelism", Slots: 10},
-			Held:    []wire.PermitRequest{{ID: "p1", Coordinator: "c", Run: "02", At: noon.Add(-time.Second)}},
+			Held: []wire.PermitRequest{{ID: "p1", Coordinator: "c", Run: "02", At: noon.Add(-time.Second)},
+				{ID: "p0", Coordinator: "c", Run: "02", At: noon.Add(-time.Hour)}},
+			Uses: map[string]wire.PermitUse{"p1": {By: "ann", Pool: "us"}, "p0": {By: "ann", Pool: "eu", Address: "a.b",
+				InDoubt: true}},
 			Waiting: []wire.PermitRequest{{ID: "p2", Coordinator: "d", Run: "03", At: noon}}},
 		{Limit: wire.Limit{Name: "db", Slots: 1}},
 	}
@@ -320,12 +323,16 @@ Nothing is given to:
 		`replace this worker by one of the version of this program
 LIMIT        SLOTS  HELD  WAITING
 db           1      0     0
-parallelism  10     1     1
+parallelism  10     2     1
 
 parallelism
-           RUN  COORDINATOR  FOR  PERMIT
-  held     02   c            1s   p1
-  waiting  03   d            0s   p2
+                       RUN  COORDINATOR  BY   POOL  FOR     PERMIT
+  held                 02   c            ann  us    1s      p1
+  held, in doubt: a.b  02   c            ann  eu    1h0m0s  p0
+  waiting              03   d                       0s      p2
+
+The permits of operations in doubt are free when these are resolved (runs resolve ADDRESS), when their worker
+reports their end, or, for a limit that pools share, after their term (doubt_term in millipede.hcl).
 `
 	if d := cmp.Diff(want, b.String()); d != "" {
 		t.Error(d)

@@ -236,6 +236,8 @@ type LimitStatus struct {
 	Waiting []PermitRequest
 	// Silent has the coordinators of permits in Held whose processes do not answer.
 	Silent map[string]Silence
+	// Uses says what permits in Held are held for, by the ID of their request. It has those whose processes have said so.
+	Uses map[string]PermitUse
 }
 
 // Silence is why a coordinator does not answer.

@@ -137,6 +137,14 @@ func (h *Hub) Contended(ctx context.Context, limit, run string) (bool, error) {
 // Limits is that of wire.Semaphore.
 func (h *Hub) Limits(ctx context.Context) ([]wire.LimitStatus, error) { return h.transport.Limits(ctx) }
 
+// OnPermitUses adds a function that says what permits are held for. See wire.PermitTeller.
+func (h *Hub) OnPermitUses(fn func() []wire.PermitUse) (remove func()) {
+	if t, ok := h.transport.(wire.PermitTeller); ok {
+		return t.OnPermitUses(fn)
+	}
+	return func() {}
+}
+
 // Call is that of wire.Caller. It is for questions that are no operations of a run, such as the schemas of providers:
 // drained pools answer them, too. For operations there is Dispatch.
 func (h *Hub) Call(ctx context.Context, pool string, data []byte) ([]byte, error) {

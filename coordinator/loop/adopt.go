@@ -277,6 +277,21 @@ type Open struct {
 	Suspected time.Time
 }
 
+// Opens yields the operations that were dispatched and have no recorded outcome.
+func (m Past) Opens() iter.Seq[Open] {
+	return func(yield func(Open) bool) {
+		for _, p := range m {
+			if p.open != nil && !yield(p.opened()) {
+				return
+			}
+		}
+	}
+}
+
+func (p *journalled) opened() Open {
+	return Open{*p.open, p.status == journal.Doubt, p.over, p.suspected}
+}
+
 // Permits yields the permits under which operations were dispatched that have no recorded outcome, or are in doubt.
 func (m Past) Permits() iter.Seq[string] {
 	return func(yield func(string) bool) {
@@ -297,7 +312,7 @@ func (m Past) Permits() iter.Seq[string] {
 func (m Past) UnderPermit(permit string) (o Open, found bool) {
 	for _, p := range m {
 		if p.open != nil && slices.Contains(p.open.Permits, permit) {
-			return Open{*p.open, p.status == journal.Doubt, p.over, p.suspected}, true
+			return p.opened(), true
 		}
 	}
 	return Open{}, false

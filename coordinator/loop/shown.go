@@ -104,12 +104,14 @@ type Wait struct {
 // Holder is a run that holds permits of a limit.
 type Holder struct {
 	Run, Coordinator string
-	// By is the person who began the run, and Pool the pool of its oldest operation, if this store has the run.
+	// By is the person who began the run, and Pool the pool of its oldest operation, if this store has the run or its
+	// process says so.
 	By, Pool string
-	// Permits is how many it holds, Since when the oldest was asked for.
-	Permits int
-	Since   time.Time
-	State   HolderState
+	// Permits is how many it holds, InDoubt how many of them for operations in doubt, as its process says; Since is when
+	// the oldest was asked for.
+	Permits, InDoubt int
+	Since            time.Time
+	State            HolderState
 }
 
 // HolderState says what is known about a Holder.

@@ -101,7 +101,7 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 	}
 	ro := s.runnerOptions("apply", applier)
 	ro.Store, ro.LockID, ro.RunID, ro.Envelope = s.Store, o.LockID, run, envelope
-	ro.Stores = slices.Sorted(maps.Keys(domains))
+	ro.Stores, ro.Who = slices.Sorted(maps.Keys(domains)), o.Who
 	ended := s.traced(&ro, record, o.Plan, nil)
 	return s.carryOut(ctx, coordinator.New(ro), applier, envelope, run, diags, ended)
 }
@@ -237,7 +237,7 @@ func (s *Session) goOn(ctx context.Context, r journal.Run, p *plan.Plan, lockID 
 	}
 	ro := s.runnerOptions("apply", applier)
 	ro.Store, ro.LockID, ro.RunID, ro.Hub, ro.Envelope = s.Store, lockID, r.ID, s.Hub.For(r.Coordinator), envelope
-	ro.Stores = slices.Sorted(maps.Keys(r.Domains))
+	ro.Stores, ro.Who = slices.Sorted(maps.Keys(r.Domains)), r.Who
 	ended := func(string) {}
 	if s.Timeline != nil {
 		events, err := s.Store.Events(ctx, r.ID)

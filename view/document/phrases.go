@@ -136,6 +136,10 @@ func HolderText(h coordinator.Holder) string {
 		text += fmt.Sprintf(", in the pool %q", h.Pool)
 	}
 	text += ", since " + h.Since.Local().Format("2006-01-02 15:04:05")
+	if h.InDoubt > 0 {
+		text += fmt.Sprintf(". %d of them are for operations in doubt, and free when these are resolved, or when their "+
+			"worker reports their end", h.InDoubt)
+	}
 	resume := fmt.Sprintf("%s runs resume %s", diag.Program(), h.Run)
 	switch h.State {
 	case loop.HolderMute:

@@ -207,7 +207,6 @@ func (l *limitUse) resolve(a admission, ours bool) {
 const (
 	offerTake  = "take"
 	offerGiven = "given"
-	offerHere  = "here" // the answer to an empty message, by which others find out who is there
 )
 
 // offer offers an admission to its owner. It returns nats.ErrNoResponders if there certainly is none.
@@ -230,8 +229,8 @@ func (l *limitUse) offer(a admission) error {
 // offered accepts an admission of this coordinator that was delivered to another one. It runs on the goroutine of the
 // subscription, so the rest is done on another goroutine.
 func (s *semaphore) offered(m *nats.Msg) {
-	if len(m.Data) == 0 { // somebody asks whether this coordinator is there
-		if err := m.Respond([]byte(offerHere)); err != nil {
+	if len(m.Data) == 0 { // somebody asks whether this coordinator is there, and what for it holds permits
+		if err := m.Respond(wire.EncodePermitUses(s.uses.all())); err != nil {
 			s.c.opts.Log("answering who holds permits: " + problem(err).Error())
 		}
 		return

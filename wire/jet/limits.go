@@ -126,7 +126,7 @@ func (s *semaphore) Limits(ctx context.Context) ([]wire.LimitStatus, error) {
 	if err := consumers.Err(); err != nil {
 		return nil, fmt.Errorf("listing the limits: %w", problem(err))
 	}
-	s.findSilent(ctx, list)
+	s.askHolders(ctx, list)
 	slices.SortFunc(list, func(a, b wire.LimitStatus) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
 }
@@ -138,8 +138,8 @@ const (
 	mostAsked = 64
 )
 
-// findSilent asks the coordinators that hold permits whether they are there.
-func (s *semaphore) findSilent(ctx context.Context, list []wire.LimitStatus) {
+// askHolders asks the coordinators that hold permits whether they are there, and what they hold them for.
+func (s *semaphore) askHolders(ctx context.Context, list []wire.LimitStatus) {
 	silent := map[string]wire.Silence{}
 	for _, l := range list {
 		for _, r := range l.Held {
@@ -148,13 +148,15 @@ func (s *semaphore) findSilent(ctx context.Context, list []wire.LimitStatus) {
 			}
 		}
 	}
-	var mu sync.Mutex // guards the values of silent
+	type permit struct{ limit, coordinator, id string }
+	uses := map[permit]wire.PermitUse{}
+	var mu sync.Mutex // guards the values of silent, and uses
 	var group sync.WaitGroup
 	for _, coordinator := range slices.Collect(maps.Keys(silent)) {
 		group.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, silentAfter)
 			defer cancel()
-			_, err := s.c.nc.RequestWithContext(ctx, wire.PermitSubject(coordinator), nil)
+			m, err := s.c.nc.RequestWithContext(ctx, wire.PermitSubject(coordinator), nil)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -162,12 +164,23 @@ func (s *semaphore) findSilent(ctx context.Context, list []wire.LimitStatus) {
 				silent[coordinator] = wire.Gone
 			case err != nil:
 				silent[coordinator] = wire.Mute
+			default:
+				told, _ := wire.DecodePermitUses(m.Data) // another version says nothing
+				for _, u := range told {
+					uses[permit{u.Limit, coordinator, u.ID}] = u
+				}
 			}
 		})
 	}
 	group.Wait()
 	for i := range list {
 		for _, r := range list[i].Held {
+			if u, told := uses[permit{list[i].Name, r.Coordinator, r.ID}]; told {
+				if list[i].Uses == nil {
+					list[i].Uses = map[string]wire.PermitUse{}
+				}
+				list[i].Uses[r.ID] = u
+			}
 			if why := silent[r.Coordinator]; why != 0 {
 				if list[i].Silent == nil {
 					list[i].Silent = map[string]wire.Silence{}

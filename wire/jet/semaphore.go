@@ -28,6 +28,7 @@ type semaphore struct {
 	wait      time.Duration // the ack wait
 	abandoned wire.AbandonedFunc
 	boot      lazy[struct{}]
+	uses      permitUses
 
 	mu     sync.Mutex // guards the fields below
 	limits map[string]*limitUse

@@ -91,6 +91,7 @@ type Conn struct {
 	s     *System
 	actor string
 	done  chan struct{} // closed by Close
+	permitUses
 
 	// Guarded by s.mu.
 	closed    bool

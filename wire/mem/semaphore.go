@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/millipede-iac/millipede/wire"
@@ -265,8 +267,68 @@ func (c *Conn) Contended(ctx context.Context, name, run string) (contended bool,
 	return contended, err
 }
 
+// permitUses has the functions that say what the permits of a connection are held for.
+type permitUses struct {
+	useMu sync.Mutex // guards uses
+	uses  map[*func() []wire.PermitUse]bool
+}
+
+// OnPermitUses implements wire.PermitTeller.
+func (u *permitUses) OnPermitUses(fn func() []wire.PermitUse) (remove func()) {
+	u.useMu.Lock()
+	defer u.useMu.Unlock()
+	if u.uses == nil {
+		u.uses = map[*func() []wire.PermitUse]bool{}
+	}
+	entry := &fn
+	u.uses[entry] = true
+	return func() {
+		u.useMu.Lock()
+		defer u.useMu.Unlock()
+		delete(u.uses, entry)
+	}
+}
+
+func (u *permitUses) all() (list []wire.PermitUse) {
+	u.useMu.Lock()
+	fns := slices.Collect(maps.Keys(u.uses))
+	u.useMu.Unlock()
+	for _, fn := range fns {
+		list = append(list, (*fn)()...)
+	}
+	return list
+}
+
+// tellUses asks all connections what their permits are held for.
+func (s *System) tellUses(list []wire.LimitStatus) {
+	s.mu.Lock()
+	var conns []*Conn
+	for c := range s.conns {
+		if !c.closed && c.cutAt.IsZero() {
+			conns = append(conns, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		for _, u := range c.all() {
+			for i := range list {
+				if list[i].Name != u.Limit || !slices.ContainsFunc(list[i].Held, func(r wire.PermitRequest) bool {
+					return r.ID == u.ID
+				}) {
+					continue
+				}
+				if list[i].Uses == nil {
+					list[i].Uses = map[string]wire.PermitUse{}
+				}
+				list[i].Uses[u.ID] = u
+			}
+		}
+	}
+}
+
 // Limits implements wire.Semaphore.
 func (c *Conn) Limits(ctx context.Context) (list []wire.LimitStatus, err error) {
+	defer func() { c.s.tellUses(list) }()
 	err = c.do(ctx, "Limits", "", func(Fault) error {
 		for name, l := range c.s.limits {
 			status := wire.LimitStatus{Limit: wire.Limit{Name: name, Slots: l.slots}}

@@ -232,6 +232,32 @@ var semaphoreTests = []test{
 			b.Fatalf("waiting: %+v", waiting)
 		}
 	}},
+	{"the status says what a permit is held for, while its process says so", func(ctx context.Context, b *bench) {
+		alice, bob := b.actor(), b.actor()
+		b.declare(ctx, alice, "global", 1)
+		b.acquire(ctx, alice, "global", b.request("alice", 1))
+		said := wire.PermitUse{Limit: "global", ID: "alice-1", By: "ann", Pool: "eu", Address: "a.b", InDoubt: true,
+			Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+		teller, ok := alice.(wire.PermitTeller)
+		if !ok {
+			b.Fatal("nobody can say what permits are held for")
+		}
+		remove := teller.OnPermitUses(func() []wire.PermitUse {
+			return []wire.PermitUse{said, {Limit: "global", ID: "another"}, {Limit: "other", ID: "alice-1"}}
+		})
+		uses := func() map[string]wire.PermitUse {
+			list, err := bob.Limits(ctx)
+			b.no(err)
+			return list[0].Uses
+		}
+		if got := uses(); len(got) != 1 || got["alice-1"] != said {
+			b.Fatalf("the permits are held for %+v", got)
+		}
+		remove()
+		if got := uses(); len(got) != 0 {
+			b.Fatalf("nobody says so any more: %+v", got)
+		}
+	}},
 	{"a held permit is confirmed, a released one is lost", func(ctx context.Context, b *bench) {
 		alice := b.actor()
 		b.declare(ctx, alice, "global", 1)
