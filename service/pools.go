@@ -20,6 +20,8 @@ import (
 type Capacity interface {
 	Workers(ctx context.Context) ([]Worker, error)
 	Limits(ctx context.Context) ([]Limit, error)
+	// Regions returns the pools with a message store of their own, sorted by name.
+	Regions(ctx context.Context) ([]Region, error)
 	// Resize changes the number of permits of a limit.
 	Resize(ctx context.Context, limit string, slots int) error
 	// Drain sets the pools to which no operations are dispatched, in place of those before. It takes effect even
@@ -38,6 +40,13 @@ type Worker struct {
 	Trouble                             string        // why it takes no tasks; empty while it does
 	Quiet                               time.Duration // the time since its last heartbeat
 	Silent                              bool          // it counts as dead: it was killed, or cannot be reached
+}
+
+// Region is a pool with a message store of its own.
+type Region struct {
+	Pool, Domain string
+	Away         time.Time // since when its store has not answered, as far as the service knows; zero while it does
+	Why          string    // why it does not; empty while it does
 }
 
 // silentFor is how long a silent worker is listed. Those that replaced it have other names.
@@ -103,6 +112,17 @@ func (s *Pools) Workers(ctx context.Context, a *rights.Actor) ([]Worker, error) 
 		return strings.Compare(x.Name, y.Name)
 	})
 	return all, err
+}
+
+// Regions returns the pools with a message store of their own, sorted by name. Every user may see them.
+func (s *Pools) Regions(ctx context.Context, a *rights.Actor) ([]Region, error) {
+	if a.User == nil {
+		return nil, tables.Forbidden("only users may list regions")
+	}
+	if s.capacity == nil {
+		return nil, errNoCapacity
+	}
+	return s.capacity.Regions(ctx)
 }
 
 // Limits returns the limits, sorted by name. The holder of a permit is shown to actors who may see its run.

@@ -25,8 +25,8 @@ type Wait struct {
 
 // Shortage is a limit or a pool for which operations of a run in progress wait, because others have all of it.
 type Shortage struct {
-	// Kind is "permit" (of a limit), "place" (a slot in a pool whose workers are busy) or "worker" (of a pool
-	// without a live one).
+	// Kind is "permit" (of a limit), "place" (a slot in a pool whose workers are busy), "worker" (of a pool
+	// without a live one) or "region" (of a pool, which is cut off).
 	Kind string
 	// Name is the name of the limit or of the pool.
 	Name  string
@@ -94,6 +94,8 @@ func (x Shortage) String() string {
 	switch {
 	case x.Halt != nil:
 		return n + " for " + drainedText(x.Name, x.Halt)
+	case x.Kind == "region":
+		return fmt.Sprintf("%s for the region of the pool %s, which is cut off", n, x.Name)
 	case x.Kind == "worker":
 		return fmt.Sprintf("%s for a worker of the pool %s, which has none", n, x.Name)
 	case x.Kind == "place":
@@ -109,7 +111,8 @@ func (x Shortage) String() string {
 // addHolders completes a wait with the runs that hold what it lacks. The details of a run are shown to actors who
 // may see it.
 func (s *Pools) addHolders(ctx context.Context, a *rights.Actor, w *Wait) error {
-	if s.capacity == nil || !slices.ContainsFunc(w.Shortages, func(x Shortage) bool { return x.Kind != "worker" }) {
+	held := func(x Shortage) bool { return x.Kind == "permit" || x.Kind == "place" }
+	if s.capacity == nil || !slices.ContainsFunc(w.Shortages, held) {
 		return nil
 	}
 	all, err := s.capacity.Limits(ctx)

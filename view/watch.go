@@ -224,6 +224,8 @@ func lackText(s timeline.Shortage) string {
 	switch s.Kind {
 	case "worker":
 		return fmt.Sprintf("Waiting for a worker of the pool %s (%s)", s.Name, s.Example)
+	case "region":
+		return fmt.Sprintf("Waiting for the region of the pool %s, which is cut off (%s)", s.Name, s.Example)
 	case "place":
 		return fmt.Sprintf("Waiting for a free slot in the pool %s (%s)", s.Name, s.Example)
 	}

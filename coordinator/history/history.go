@@ -310,6 +310,9 @@ func shortagesOf(waits []loop.Wait, at int64, before []timeline.Shortage) []time
 	var out []timeline.Shortage
 	for _, x := range waits {
 		s := timeline.Shortage{Kind: "worker", Name: x.Pool, Since: at, Vertices: x.Vertices, Example: x.Address}
+		if !x.Away.IsZero() {
+			s.Kind = "region"
+		}
 		if x.Limit != "" {
 			s.Kind, s.Name, s.Slots, s.InDoubt = "permit", x.Limit, x.Slots, x.InDoubt
 		}

@@ -115,7 +115,7 @@ const (
 
 // Shortage is something that vertices wait for and that the run itself cannot provide.
 type Shortage struct {
-	Kind string `json:"kind"` // "permit", "place" or "worker"
+	Kind string `json:"kind"` // "permit", "place", "worker" or "region" (which is cut off)
 	Name string `json:"name"` // of the limit, or of the pool
 	// Since is when the run began to lack it, in milliseconds since Head.Begun.
 	Since    int64  `json:"since"`

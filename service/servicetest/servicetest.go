@@ -114,6 +114,7 @@ type Capacity struct {
 	Mu  sync.Mutex
 	All []service.Worker
 	Has []service.Limit
+	Far []service.Region
 	// Drained are the pools of the last Drain.
 	Drained []string
 }
@@ -142,6 +143,13 @@ func (f *Capacity) Limits(context.Context) ([]service.Limit, error) {
 		out[i].Held, out[i].Waiting = slices.Clone(out[i].Held), slices.Clone(out[i].Waiting)
 	}
 	return out, nil
+}
+
+// Regions implements service.Capacity.
+func (f *Capacity) Regions(context.Context) ([]service.Region, error) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	return slices.Clone(f.Far), nil
 }
 
 // Resize implements service.Capacity.

@@ -18,7 +18,8 @@ type poolRow struct {
 	Name                 string
 	Live, Slots, Running int
 	Workers              []service.Worker
-	Halt                 *record.Halt // nil if it is not drained
+	Halt                 *record.Halt    // nil if it is not drained
+	Region               *service.Region // nil if its message store is that of all
 }
 
 // workersPage shows workers and limits.
@@ -105,6 +106,9 @@ func (c *call) workers() error {
 	for _, name := range slices.Sorted(maps.Keys(drains)) { // drained pools without workers
 		p.Pools = append(p.Pools, poolRow{Name: name, Halt: drains[name]})
 	}
+	if err := c.regionsOf(&p); err != nil {
+		return err
+	}
 	if p.Halt, err = c.svc.Halts.Find(c.actor, ""); err != nil {
 		return err
 	}
@@ -116,6 +120,20 @@ func (c *call) workers() error {
 		p.Limits = append(p.Limits, limitRow{l, byRun(l.Held), byRun(l.Waiting)})
 	}
 	return c.render(http.StatusOK, "workers", page{Title: "Workers and limits", Section: "workers", Every: 3}, p)
+}
+
+// regionsOf adds the message stores of pools that have their own.
+func (c *call) regionsOf(p *workersPage) error {
+	regions, err := c.svc.Pools.Regions(c.r.Context(), c.actor)
+	for _, r := range regions {
+		at := slices.IndexFunc(p.Pools, func(row poolRow) bool { return row.Name == r.Pool })
+		if at < 0 {
+			at = len(p.Pools)
+			p.Pools = append(p.Pools, poolRow{Name: r.Pool})
+		}
+		p.Pools[at].Region = &r
+	}
+	return err
 }
 
 // changeWorkers performs the action of a form: it changes a limit, or halts or continues the service or a pool.

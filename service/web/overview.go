@@ -59,6 +59,7 @@ type overviewPage struct {
 	Halt                      *record.Halt // of the whole service; nil if runs can start
 	Pools                     []poolRow    // the drained pools, without their workers
 	Admin                     bool         // may change these
+	Away                      []service.Region
 }
 
 // shows are the filters of the overview.
@@ -99,6 +100,15 @@ func (c *call) haltsOn(o *overviewPage) (err error) {
 	drains, err := c.svc.Pools.Drained(c.actor)
 	for _, name := range slices.Sorted(maps.Keys(drains)) {
 		o.Pools = append(o.Pools, poolRow{Name: name, Halt: drains[name]})
+	}
+	if err != nil || c.actor.User == nil {
+		return err
+	}
+	regions, err := c.svc.Pools.Regions(c.r.Context(), c.actor)
+	for _, r := range regions {
+		if !r.Away.IsZero() {
+			o.Away = append(o.Away, r)
+		}
 	}
 	return err
 }

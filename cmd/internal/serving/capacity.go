@@ -13,7 +13,8 @@ import (
 type capacity struct {
 	*sharedConnection
 	// drains tells the engines which pools are drained; nil if there are no engines.
-	drains func(ctx context.Context, pools []string) error
+	drains  func(ctx context.Context, pools []string) error
+	regions *regionWatch
 }
 
 var _ service.Capacity = capacity{}

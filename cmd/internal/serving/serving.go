@@ -325,8 +325,9 @@ func Serve(ctx context.Context, o Options) (err error) {
 	stores.group = g
 	engines := s.engines(st, w, stores, key, cli)
 	defer func() { err = errors.Join(err, engines.close()) }()
+	regions := watchRegions(w)
 	svc, err := service.New(service.Options{
-		Store: st, Homes: stores, Capacity: capacity{w, engines.drain}, Engine: engines.engine, Apart: engines.apart,
+		Store: st, Homes: stores, Capacity: capacity{w, engines.drain, regions}, Engine: engines.engine, Apart: engines.apart,
 		Now: time.Now, Version: s.Version,
 		Logger: log, Plans: o.Plans,
 		Applies: o.Applies, WatchReads: o.WatchReads, Retention: o.Retention, Mail: mail != nil,
@@ -342,6 +343,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, unmeasured()) }()
 	defer beside(ctx, st.Watch)()
+	defer beside(ctx, regions.run)()
 	defer beside(ctx, func(ctx context.Context) { g.purge(ctx, stores) })()
 	token, err := svc.Users.Bootstrap("admin", o.Organization)
 	if err != nil {
