@@ -50,7 +50,7 @@ type Schemas struct {
 	Ephemeral    map[string]schema.Schema
 	// Lists are the arguments of list blocks, by the type of the managed resources that they list.
 	Lists map[string]schema.Schema
-	// Actions are the arguments of actions. No action is invoked: the schemas are only shown.
+	// Actions are the arguments of actions, by their types.
 	Actions      map[string]schema.Schema
 	Identities   map[string]schema.Identity
 	Functions    map[string]Function
@@ -142,6 +142,7 @@ type Provider interface {
 	DataSource
 	Ephemeral
 	Lister
+	Invoker
 	Functions
 	Stopper
 	Close() error
@@ -345,6 +346,17 @@ type Listed struct {
 	Identity    cty.Value // by the identity schema of the type; never cty.NilVal without errors
 	Object      cty.Value // cty.NilVal if objects were not requested
 	Diagnostics diag.List
+}
+
+// Invoker invokes actions: what a provider does without leaving an object.
+type Invoker interface {
+	// ValidateActionConfig checks the arguments of an action.
+	ValidateActionConfig(ctx context.Context, typeName string, config cty.Value) diag.List
+	// PlanAction asks whether an action can be invoked. Parts of the configuration may be unknown.
+	PlanAction(ctx context.Context, typeName string, config cty.Value) diag.List
+	// InvokeAction invokes an action, and returns when it is over. Until then it calls progress for each message of the
+	// provider about it, in order.
+	InvokeAction(ctx context.Context, typeName string, config cty.Value, progress func(string)) diag.List
 }
 
 // Functions calls a provider's functions.

@@ -86,7 +86,7 @@ func (t *Task) operations() int {
 	n := 0
 	for _, set := range [...]bool{
 		t.Schema != nil, t.Validate != nil, t.Plan != nil, t.Read != nil, t.Apply != nil, t.Import != nil,
-		t.Ephemeral != nil, t.Function != nil, t.Provision != nil, t.List != nil,
+		t.Ephemeral != nil, t.Function != nil, t.Provision != nil, t.List != nil, t.Action != nil,
 	} {
 		if set {
 			n++

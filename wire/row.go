@@ -7,7 +7,7 @@ import "github.com/millipede-iac/millipede/internal/coding"
 // parts of tasks and results are rare, and a message with one of them is left to reflection, which has the same form.
 
 func (t *Task) row(r *coding.Row) {
-	r.Struct(18)
+	r.Struct(19)
 	number(r, &t.Protocol)
 	r.Text(&t.Run)
 	r.Text((*string)(&t.Attempt))
@@ -34,6 +34,7 @@ func (t *Task) row(r *coding.Row) {
 		t.Environment.row(r)
 	}
 	r.Rare(t.List == nil)
+	r.Rare(t.Action == nil)
 }
 
 // number writes or reads a number.

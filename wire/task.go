@@ -40,8 +40,9 @@ type Task struct {
 	// Environment is the environment of the plugin or the provisioners; nil is the worker's own.
 	Environment *Environment `msgpack:"e,omitempty"`
 
-	// List is an operation, too.
-	List *ListTask `msgpack:"li,omitempty"`
+	// List and Action are operations, too.
+	List   *ListTask   `msgpack:"li,omitempty"`
+	Action *ActionTask `msgpack:"ac,omitempty"`
 }
 
 // Operation returns the name of the task's operation; empty for a task without one.
@@ -67,6 +68,8 @@ func (t *Task) Operation() string {
 		return "provision"
 	case t.List != nil:
 		return "list"
+	case t.Action != nil:
+		return "action"
 	}
 	return ""
 }
@@ -156,9 +159,12 @@ type SchemaTask struct {
 	All       bool     `msgpack:"a,omitempty"`
 	// Lists are the managed resource types for whose list blocks schemas are requested.
 	Lists []string `msgpack:"l,omitempty"`
+	// Actions are types of actions.
+	Actions []string `msgpack:"ac,omitempty"`
 }
 
-// ValidateTask runs one of the provider's Validate calls. Kind is provider, managed, data, ephemeral or list.
+// ValidateTask runs one of the provider's Validate calls. Kind is provider, managed, data, ephemeral, list or
+// action.
 type ValidateTask struct {
 	Kind   string `msgpack:"k"`
 	Type   string `msgpack:"t,omitempty"`
@@ -372,6 +378,17 @@ type ListResult struct {
 	Objects int64 `msgpack:"o"`
 }
 
+// ActionTask plans the invocation of an action, or invokes it. An invocation changes the world, and travels on the safe
+// lane. Its result has diagnostics alone.
+type ActionTask struct {
+	Type string `msgpack:"t"`
+	// Config is by the schema of the action. Parts may be unknown if the invocation is planned.
+	Config []byte `msgpack:"c"`
+	Invoke bool   `msgpack:"i,omitempty"`
+	// Sensitive hides the messages about the progress, because the configuration has sensitive values.
+	Sensitive bool `msgpack:"s,omitempty"`
+}
+
 // FunctionTask calls a provider's function. Args are msgpack by the parameters' types; Dynamic type where the
 // parameter is dynamic.
 type FunctionTask struct {
@@ -488,7 +505,7 @@ type Event struct {
 	Address string    `msgpack:"a"`
 	Attempt AttemptID `msgpack:"t,omitempty"`
 	Worker  string    `msgpack:"w,omitempty"`
-	Kind    string    `msgpack:"k"` // "output" (a provisioner's line), "provision_start", "provision_end", "log"
+	Kind    string    `msgpack:"k"` // "output" (a provisioner's line), "provision_start", "provision_end", "progress" (of an action), "log"
 	Text    string    `msgpack:"x,omitempty"`
 	Name    string    `msgpack:"n,omitempty"`
 	Failed  bool      `msgpack:"f,omitempty"`

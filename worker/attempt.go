@@ -19,6 +19,9 @@ import (
 // longer leaves the attempt alone: its coordinator may have revoked it.
 const trust = 5 * time.Second
 
+// stoppedDuring is the reason of a doubt about an operation whose worker has ended.
+const stoppedDuring = "The worker stopped while it carried the operation out."
+
 // attempt executes one delivered task of the safe lane, or finds that it must not be executed.
 //
 // It returns the slot that is reserved for the next operation of the vertex; nil if there is none.
@@ -102,7 +105,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 	w.ops.claim(ref.Attempt)
 	w.Log.Debug("an attempt is claimed", "run", ref.Run, "attempt", ref.Attempt, "pool", ref.Pool)
 	// After a crash from here on, until the start is recorded, the attempt is reported as not started.
-	doubt, err := mail.seal(ctx, a.doubt("The worker stopped while it carried the operation out."))
+	doubt, err := mail.seal(ctx, a.doubt(stoppedDuring))
 	if err == nil {
 		err = w.Journal.Start(ref, doubt)
 	}
@@ -127,7 +130,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 	case outcome == wonTooLate:
 		w.report(ctx, a, mail, a.notStarted("It had fetched the task too long ago.", nil))
 	default:
-		result := w.startIfSafe(ctx, a, at, task)
+		result := w.startIfSafe(ctx, a, at, task, mail)
 		w.describe(span, ref, task, result)
 		if task.More && mayContinue(result) {
 			kept = w.kept.keep(ref.Attempt, w.Now().Add(2*keepFor))
@@ -164,7 +167,8 @@ func (w *Worker) writeTombstone(ctx context.Context, d wire.Delivery) {
 }
 
 // startIfSafe starts the operation unless it is too late.
-func (w *Worker) startIfSafe(ctx context.Context, a claimed, at time.Time, task *wire.Task) *wire.Result {
+func (w *Worker) startIfSafe(ctx context.Context, a claimed, at time.Time, task *wire.Task,
+	mail messageCodec) *wire.Result {
 	switch age := w.Now().Sub(at); {
 	case age > trust:
 		return a.notStarted(fmt.Sprintf("The claim was %s old before the operation could begin.",
@@ -175,7 +179,7 @@ func (w *Worker) startIfSafe(ctx context.Context, a claimed, at time.Time, task 
 		return a.notStarted("The worker was told to stop.", nil)
 	}
 	started := w.Now()
-	result := w.operate(ctx, a.ref, task)
+	result := w.operate(ctx, a.ref, task, w.progressNote(ctx, a, mail))
 	result.Started, result.Ended = started, w.Now()
 	return a.stamp(result)
 }

@@ -74,7 +74,8 @@ func TestAnOperationWithoutTheKeyOfItsEnvironmentCountsAsNotStarted(t *testing.T
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := New(b.opts).operate(t.Context(), wire.TaskRef{Pool: "eu", Run: "r"}, &wire.Task{Address: "a.b", Environment: e})
+		r := New(b.opts).operate(t.Context(), wire.TaskRef{Pool: "eu", Run: "r"}, &wire.Task{Address: "a.b", Environment: e},
+			func(string) {})
 		why := wire.DiagsFromWire(r.Diagnostics)
 		if !r.NotStarted || r.Doubt != "" || why.HasErrors() || len(why) != 1 {
 			t.Errorf("the result is %+v, %v", r, why)

@@ -18,8 +18,10 @@ import (
 )
 
 // operate executes the operation of a task, in either lane. It always returns a result. It recovers a panic, which is a
-// bug, so that the other operations continue; nothing else in the worker does.
-func (w *Worker) operate(ctx context.Context, ref wire.TaskRef, t *wire.Task) (result *wire.Result) {
+// bug, so that the other operations continue; nothing else in the worker does. note is called with the progress of an
+// action, for the journal.
+func (w *Worker) operate(ctx context.Context, ref wire.TaskRef, t *wire.Task, note func(string)) (
+	result *wire.Result) {
 	begun := false
 	defer func() {
 		if p := recover(); p != nil {
@@ -65,11 +67,14 @@ func (w *Worker) operate(ctx context.Context, ref wire.TaskRef, t *wire.Task) (r
 	begun = true
 	host := change.Host{Provider: p, Schemas: schemas, Name: t.Provider.Address, Source: t.Provider.Package.Source,
 		Address: t.Address}
-	if t.List != nil {
+	switch {
+	case t.Action != nil && t.Action.Invoke:
+		result = w.invoke(ctx, ref, host, t.Action, note)
+	case t.List != nil:
 		stop := w.ops.begin(ref.Run, ref.Attempt, func(context.Context) error { cancel(errAskedToStop); return nil })
 		defer stop()
 		result = w.list(ctx, ref, host, t.List)
-	} else {
+	default:
 		result = change.Do(ctx, host, t)
 	}
 	result.Diagnostics = append(wire.DiagsToWire(diags), result.Diagnostics...)
@@ -128,7 +133,7 @@ func (w *Worker) bug(t *wire.Task, panicked any, begun bool) *wire.Result {
 		Detail: fmt.Sprintf("Worker %s failed while it worked on %s: %v. Please report this with the worker's log, "+
 			"which has the details.", w.ID, t.Address, panicked),
 	}})}
-	if begun && (t.Apply != nil || t.Provision != nil) {
+	if begun && (t.Apply != nil || t.Provision != nil || t.Action != nil && t.Action.Invoke) {
 		result.Doubt = "The worker failed while it carried the operation out."
 	}
 	return result

@@ -105,7 +105,7 @@ func (w *Worker) call(ctx context.Context, pool string, t *wire.Task) *wire.Resu
 	ref := wire.TaskRef{Pool: pool, Run: t.Run, Attempt: t.Attempt}
 	ctx, span := trace.Start(ctx, "task", trace.Server)
 	defer span.End()
-	result := w.operate(ctx, ref, t)
+	result := w.operate(ctx, ref, t, func(string) {})
 	result.Started, result.Ended = started, w.Now()
 	w.describe(span, ref, t, result)
 	return result

@@ -123,6 +123,7 @@ type Journal interface {
 	Pending() []journal.Entry
 	Intend(ref wire.TaskRef, nonce string, notStarted []byte) error
 	Start(ref wire.TaskRef, doubt []byte) error
+	Progress(ref wire.TaskRef, doubt []byte) error
 	End(ref wire.TaskRef, result []byte) error
 	Done(ref wire.TaskRef) error
 	// CheckSpace returns journal.ErrFull while the disk has no space for the last record that failed.

@@ -96,6 +96,21 @@ func (b *builtin) ListResource(_ context.Context, r provider.ListRequest, _ func
 	return unknownType("list resource", r.TypeName)
 }
 
+// ValidateActionConfig implements provider.Invoker. There are no actions.
+func (b *builtin) ValidateActionConfig(_ context.Context, typeName string, _ cty.Value) diag.List {
+	return unknownType("action", typeName)
+}
+
+// PlanAction implements provider.Invoker.
+func (b *builtin) PlanAction(_ context.Context, typeName string, _ cty.Value) diag.List {
+	return unknownType("action", typeName)
+}
+
+// InvokeAction implements provider.Invoker.
+func (b *builtin) InvokeAction(_ context.Context, typeName string, _ cty.Value, _ func(string)) diag.List {
+	return unknownType("action", typeName)
+}
+
 // GenerateConfig implements provider.Lister. The capability is not declared.
 func (b *builtin) GenerateConfig(_ context.Context, typeName string, _ cty.Value) (cty.Value, diag.List) {
 	return cty.NilVal, unknownType("resource", typeName)

@@ -108,5 +108,11 @@ func (s *mocked) RenewEphemeral(context.Context, string, []byte) (provider.Renew
 	return provider.Renewed{}, nil
 }
 
+// PlanAction implements provider.Invoker: every action is possible.
+func (s *mocked) PlanAction(context.Context, string, cty.Value) diag.List { return nil }
+
+// InvokeAction implements provider.Invoker: nothing happens.
+func (s *mocked) InvokeAction(context.Context, string, cty.Value, func(string)) diag.List { return nil }
+
 // CloseEphemeral implements provider.Ephemeral.
 func (s *mocked) CloseEphemeral(context.Context, string, []byte) diag.List { return nil }

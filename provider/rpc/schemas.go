@@ -37,6 +37,7 @@ type declared struct {
 	data     shapes
 	ephem    shapes
 	lists    shapes
+	actions  shapes
 }
 
 // shape is one kind of object, prepared for encoding.
@@ -158,6 +159,7 @@ func (p *Provider) fetch(ctx context.Context) (d *declared, diags diag.List) {
 		data:     shapes{from: s.Data},
 		ephem:    shapes{from: s.Ephemeral},
 		lists:    shapes{from: s.Lists},
+		actions:  shapes{from: s.Actions},
 	}
 	if s.ProviderMeta.Block != nil {
 		d.meta = &shape{block: s.ProviderMeta.Block, ty: s.ProviderMeta.Block.ImpliedType()}
@@ -220,6 +222,7 @@ const (
 	data      kind = "data source"
 	ephemeral kind = "ephemeral resource"
 	list      kind = "list resource"
+	action    kind = "action"
 )
 
 // shape returns the shape of a type.
@@ -229,7 +232,7 @@ func (p *Provider) shape(ctx context.Context, k kind, typeName string) (d *decla
 	}
 	defer p.survive("GetProviderSchema", &diags)
 	of := map[kind]*shapes{managed: &d.managed, data: &d.data, ephemeral: &d.ephem,
-		list: &d.lists}[k]
+		list: &d.lists, action: &d.actions}[k]
 	s, ok := of.get(typeName)
 	if !ok {
 		return nil, nil, diag.Errors(fmt.Sprintf("unknown %s %q", k, typeName),

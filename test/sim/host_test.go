@@ -158,6 +158,10 @@ func (d *workerDisk) Start(ref wire.TaskRef, doubt []byte) error {
 	})
 }
 
+func (d *workerDisk) Progress(ref wire.TaskRef, doubt []byte) error {
+	return d.write("progress", ref, false, func() error { return d.j.Progress(ref, doubt) })
+}
+
 func (d *workerDisk) End(ref wire.TaskRef, result []byte) error {
 	return d.write("end", ref, true, func() error { return d.j.End(ref, result) })
 }

@@ -34,6 +34,8 @@ func Do(ctx context.Context, h Host, t *wire.Task) *wire.Result {
 		out.Ephemeral, diags = Ephemeral(ctx, h, t.Ephemeral)
 	case t.Function != nil:
 		out.Function, diags = Function(ctx, h, t.Function)
+	case t.Action != nil && !t.Action.Invoke:
+		diags = PlanAction(ctx, h, t.Action)
 	default:
 		panic("change: the task names no provider operation")
 	}
@@ -49,7 +51,7 @@ func Schemas(h Host, t *wire.SchemaTask) *wire.SchemaResult {
 		part.Managed = chosen(h.Schemas.Managed, t.Managed)
 		part.Data = chosen(h.Schemas.Data, t.Data)
 		part.Ephemeral = chosen(h.Schemas.Ephemeral, t.Ephemeral)
-		part.Lists, part.Actions = chosen(h.Schemas.Lists, t.Lists), nil
+		part.Lists, part.Actions = chosen(h.Schemas.Lists, t.Lists), chosen(h.Schemas.Actions, t.Actions)
 		part.Identities = chosen(h.Schemas.Identities, t.Managed)
 	}
 	return &wire.SchemaResult{

@@ -104,6 +104,8 @@ func Validate(ctx context.Context, h Host, t *wire.ValidateTask) ([]byte, diag.L
 	case "managed":
 	case "data":
 		find, check = h.data, h.Provider.ValidateDataConfig
+	case "action":
+		find, check = h.action, h.Provider.ValidateActionConfig
 	case "ephemeral":
 		find, check = h.ephemeral, h.Provider.ValidateEphemeralConfig
 	default:

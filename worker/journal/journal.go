@@ -41,6 +41,8 @@ type Status byte
 //	(none) --Intend--> Intended --Start--> Started --End--> Ended --Done--> (none)
 //	                      |                                           ^
 //	                      +------------- Done (claim lost) -----------+
+//
+// Progress keeps an attempt Started, with another message.
 const (
 	// Intended: the claim may have been won; the operation has not begun.
 	Intended Status = 1 + iota
@@ -71,7 +73,7 @@ func (p Status) follows(before Status) bool {
 	case Intended:
 		return before == 0
 	case Started:
-		return before == Intended
+		return before == Intended || before == Started
 	case Ended:
 		return before == Started || before == Intended
 	default: // done
@@ -177,6 +179,12 @@ func (j *Journal) Intend(ref wire.TaskRef, nonce string, notStarted []byte) erro
 // Start records that the operation is about to begin. The entry is durable when Start returns.
 func (j *Journal) Start(ref wire.TaskRef, doubt []byte) error {
 	return j.append(Entry{Ref: ref, Status: Started, Message: doubt}, true)
+}
+
+// Progress replaces the message about a started operation. As for Intend, it survives the end of the process alone: after
+// the end of the machine, the message is an earlier one.
+func (j *Journal) Progress(ref wire.TaskRef, doubt []byte) error {
+	return j.append(Entry{Ref: ref, Status: Started, Message: doubt}, false)
 }
 
 // End records the result. It is durable when End returns, and is kept until Done.

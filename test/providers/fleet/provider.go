@@ -11,6 +11,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework/action"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
 	"github.com/hashicorp/terraform-plugin-framework/function"
@@ -160,6 +161,7 @@ func (f *Fleet) Configure(ctx context.Context, req provider.ConfigureRequest, re
 		resp.Diagnostics.AddError("Configuring failed", err.Error())
 	}
 	resp.ResourceData, resp.DataSourceData, resp.EphemeralResourceData, resp.ListResourceData = s, s, s, s
+	resp.ActionData = s
 }
 
 // Resources lists the resource types.
@@ -174,6 +176,11 @@ func (f *Fleet) Resources(context.Context) []func() resource.Resource {
 // ListResources lists the resource types that can be listed.
 func (f *Fleet) ListResources(context.Context) []func() list.ListResource {
 	return []func() list.ListResource{newIdentityList}
+}
+
+// Actions lists the actions.
+func (f *Fleet) Actions(context.Context) []func() action.Action {
+	return []func() action.Action{func() action.Action { return &notify{} }}
 }
 
 // DataSources lists the data sources.

@@ -57,6 +57,7 @@ const (
 	Stop      Op = "stop"
 	List      Op = "list"
 	ListOne   Op = "list_one" // an object of a list
+	Invoke    Op = "invoke"   // an action
 )
 
 // Phase is a moment of a call.
