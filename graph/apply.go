@@ -130,6 +130,7 @@ func circleIn(g plan.Graph) []string {
 func build(s *Static, p *plan.Plan, o ApplyOptions, t variant) plan.Graph {
 	b := flow(s, p, o, t)
 	b.endings()
+	b.invocations()
 	return b.g
 }
 

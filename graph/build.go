@@ -83,6 +83,10 @@ func (b *builder) blocks() {
 				n.Kind = CloseNode
 				b.add(n)
 			}
+			if len(rc.Triggers) > 0 {
+				n.Kind = TriggerNode
+				b.s.triggers = append(b.s.triggers, b.add(n))
+			}
 		}
 		for _, name := range sortedKeys(m.Checks) {
 			b.add(Node{Kind: CheckNode, Module: path, Named: addr.Check{Name: name}, Tree: node, Check: m.Checks[name]})
@@ -111,6 +115,9 @@ func (b *builder) orphans(prior *state.State) {
 	seen := map[addr.ConfigResource]addr.ProviderConfig{}
 	for a, r := range prior.Resources {
 		c := a.Config()
+		if c.Resource.Mode == addr.Action {
+			continue // an invocation in doubt, and nothing that exists
+		}
 		if _, ok := b.s.ResourceVertex(c); !ok {
 			seen[c] = r.Provider
 		}
@@ -140,6 +147,10 @@ func (b *builder) containment() {
 		if n.Kind == ResourceDone {
 			begin, _ := b.s.Find(ResourceNode, n.Module, n.Named)
 			g.Edge(begin, i)
+		}
+		if n.Kind == TriggerNode {
+			done, _ := b.s.Find(ResourceDone, n.Module, n.Named)
+			g.Edge(done, i)
 		}
 	}
 }
@@ -350,6 +361,9 @@ func (b *builder) within(to []int, node *config.Node) []int {
 		return to
 	}
 	for _, r := range sortedResources(node.Module.Resources) {
+		if r.Mode == addr.Action {
+			continue // it contributes nothing to a module's values
+		}
 		if i, ok := b.s.Find(ResourceDone, node.Path, r); ok && b.s.Nodes[i].Resource.Check == "" {
 			to = append(to, i)
 		}

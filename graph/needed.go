@@ -6,10 +6,10 @@ import (
 )
 
 // Needed returns for each static vertex whether the apply of a plan needs its value. It needs the outputs of the root
-// module, the checks, and the resources in which the plan makes an object; and the values to which any of these refer.
-// There is one exception: root outputs and checks see the stored objects of a resource in which the plan makes none, so
-// they do not need its dependencies. As in OpenTofu, the preconditions of outputs that are not needed are not evaluated
-// again. Needed takes O(V+E).
+// module, the checks, the actions that it invokes, and the resources in which the plan makes an object; and the values
+// to which any of these refer. There is one exception: root outputs and checks see the stored objects of a resource in
+// which the plan makes none, so they do not need its dependencies. As in OpenTofu, the preconditions of outputs that
+// are not needed are not evaluated again. Needed takes O(V+E).
 func Needed(s *Static, p *plan.Plan) []bool {
 	made := map[addr.ConfigResource]bool{}
 	for _, c := range p.Changes {
@@ -17,6 +17,9 @@ func Needed(s *Static, p *plan.Plan) []bool {
 		if making, _ := makingOf(c); making && !made[r] {
 			made[r] = c.Action != plan.NoOp || s.conditioned(r)
 		}
+	}
+	for _, i := range p.Invocations {
+		made[i.Addr.Config()] = true
 	}
 	needed := make([]bool, len(s.Nodes))
 	order, _ := s.Graph.Order()

@@ -59,6 +59,9 @@ func (r *dependencyFinder) writes() {
 			kept[c.Addr.Config()] = true
 		}
 	}
+	for _, i := range r.p.Invocations {
+		r.out.Writes = append(r.out.Writes, i.Addr) // nothing is stored about it, unless it is in doubt
+	}
 	if r.p.Mode == plan.RefreshOnly {
 		for _, f := range r.out.Found {
 			r.out.Writes = append(r.out.Writes, f.Addr)
@@ -90,6 +93,10 @@ func (r *dependencyFinder) starts() []int32 {
 	}
 	for v := len(r.s.Nodes); v < len(r.g.Vertices); v++ {
 		x := r.g.Vertices[v]
+		if x.Kind == plan.InvokeAction {
+			out = append(out, int32(v))
+			continue
+		}
 		if x.Change < 0 || !changes(r.p.Changes[x.Change]) {
 			continue
 		}

@@ -37,11 +37,15 @@ const (
 	CheckNode
 	// CloseNode closes the instances of an ephemeral resource when everything that uses them is done.
 	CloseNode
+	// TriggerNode is a managed resource that triggers actions: it comes after the planning of all its instances, and
+	// after what the actions refer to.
+	TriggerNode
 )
 
 var kindNames = [...]string{
 	VariableNode: "variable", LocalNode: "local", OutputNode: "output", CallNode: "call", ProviderNode: "provider",
 	ResourceNode: "resource", ResourceDone: "instances", OrphanNode: "orphan", CheckNode: "check", CloseNode: "close",
+	TriggerNode: "trigger",
 }
 
 // String returns the name of the kind in saved plans; see docs/format/plan.md.
@@ -96,7 +100,8 @@ func (n *Node) Name() plan.Node {
 	return plan.Node{Kind: n.Kind.String(), Module: n.Module, Name: n.Named.String()}
 }
 
-// ConfigResource returns the address of the resource of a ResourceNode, ResourceDone, CloseNode or OrphanNode.
+// ConfigResource returns the address of the resource of a ResourceNode, ResourceDone, CloseNode, TriggerNode or
+// OrphanNode.
 func (n *Node) ConfigResource() addr.ConfigResource {
 	if n.Kind == OrphanNode {
 		return n.Orphan
@@ -112,6 +117,8 @@ type Static struct {
 	// single are the edges from the end of a resource to a vertex whose block refers only to single instances of the
 	// resource, by constant keys, with these keys.
 	single map[edge][]addr.Key
+	// triggers are the TriggerNodes.
+	triggers []int
 	// importing are the edges that exist only because import blocks refer to something: the objects do not depend on
 	// it once they are imported.
 	importing map[edge]bool

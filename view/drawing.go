@@ -147,6 +147,8 @@ func ApplyDrawing(s *graph.Static, p *plan.Plan, g *plan.Graph, o DrawingOptions
 // applyDrawn returns vertex i of an apply graph. The vertices of blocks come first, in the order of the plan graph.
 func applyDrawn(s *graph.Static, p *plan.Plan, v *plan.Vertex, i int, o DrawingOptions) drawn {
 	switch {
+	case v.Kind == plan.InvokeAction:
+		return o.shallow(p.Invocations[v.Invocation()].Addr.Module.Module(), drawn{v.Address + " (invoke)", v.Address, "box"})
 	case v.Change >= 0:
 		c := p.Changes[v.Change]
 		name := v.Address

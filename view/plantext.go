@@ -94,8 +94,9 @@ func (t *planText) write() {
 	t.counts = map[plan.Action]int{}
 	shown := t.shown()
 	outputs := t.outputs()
-	drifted := t.drift(len(shown) == 0 && outputs == "")
-	if len(shown) == 0 && outputs == "" {
+	quiet := len(shown)+len(t.plan.Invocations) == 0 && outputs == ""
+	drifted := t.drift(quiet)
+	if quiet {
 		t.nothing(drifted)
 		return
 	}
@@ -113,13 +114,16 @@ func (t *planText) write() {
 			t.line("")
 			t.line(t.change(c, false))
 		}
+	}
+	t.invocations()
+	if len(shown)+len(t.plan.Invocations) > 0 {
 		text := document.PlanSummary(t.plan).String()
 		head, rest, _ := strings.Cut(text, ":")
 		t.b.WriteString("\n" + t.Ink.on(boldCode) + head + ":" + t.Ink.off() + rest + "\n" + t.Ink.off())
 	}
 	if outputs != "" {
 		t.line("\nChanges to Outputs:\n" + outputs)
-		if len(t.counts) == 0 {
+		if len(t.counts)+len(t.plan.Invocations) == 0 {
 			t.line(t.wrap("\nOnly these output values would change: applying the plan saves them to the state and " +
 				"does not change the infrastructure."))
 		}

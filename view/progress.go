@@ -252,6 +252,12 @@ func (p *Progress) Event(e wire.Event) {
 	switch e.Kind {
 	case "provision_start":
 		p.say(fmt.Sprintf("%s: Provisioning with '%s'...", e.Address, e.Name) + k.off())
+	case "progress":
+		if !p.Quiet {
+			for _, line := range document.OutputLines(e.Text) {
+				p.outlet.Add(fmt.Sprintf("%s%s%s:%s %s%s\n", k.off(), k.on(boldCode), e.Address, k.off(), k.off(), line))
+			}
+		}
 	case "output":
 		for _, line := range document.OutputLines(e.Text) {
 			if !p.Quiet {

@@ -253,9 +253,15 @@ func (a *Applier) Graph() *dag.Graph { return a.graph }
 // Prepare implements program.Program.
 func (a *Applier) Prepare(ctx context.Context, v int) program.Step {
 	vx := a.Plan.Graph.Vertices[v]
-	step := a.prepare(v, vx)
+	return a.located(vx, a.prepare(v, vx))
+}
+
+// located gives the problems of a step the address of its object or action.
+func (a *Applier) located(vx plan.Vertex, step program.Step) program.Step {
 	if vx.Change >= 0 {
 		step.Diags = step.Diags.WithAddress(a.Plan.Changes[vx.Change].Addr.String())
+	} else if inv := a.invocation(vx); inv != nil {
+		step.Diags = step.Diags.WithAddress(inv.Addr.String())
 	}
 	return step
 }
@@ -279,6 +285,8 @@ func (a *Applier) prepare(v int, vx plan.Vertex) program.Step {
 		return a.destroy(v, a.Plan.Changes[vx.Change])
 	case plan.ReadObject:
 		return a.read(v, a.Plan.Changes[vx.Change])
+	case plan.InvokeAction:
+		return a.invoke(v, a.invocation(vx))
 	}
 	return program.Step{}
 }
@@ -322,10 +330,7 @@ func (a *Applier) Complete(ctx context.Context, v int, r *wire.Result) program.S
 	if step.Finished() {
 		a.work[v].then = nil // it contains the evaluated configuration
 	}
-	if vx.Change >= 0 {
-		step.Diags = step.Diags.WithAddress(a.Plan.Changes[vx.Change].Addr.String())
-	}
-	return step
+	return a.located(vx, step)
 }
 
 // fold processes a result. A panic in it is a bug, but must not lose the object in the result.
@@ -361,6 +366,7 @@ func (a *Applier) Accept(v int, step *program.Step) {
 	a.counts.Destroyed += e.counts.Destroyed
 	a.counts.Imported += e.counts.Imported
 	a.counts.Forgotten += e.counts.Forgotten
+	a.counts.Invoked += e.counts.Invoked
 	for _, o := range e.checks {
 		a.record(o)
 	}

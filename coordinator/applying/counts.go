@@ -7,18 +7,21 @@ import (
 )
 
 // Counts are the numbers of changes that were made.
-type Counts struct{ Added, Changed, Destroyed, Imported, Forgotten int }
+type Counts struct{ Added, Changed, Destroyed, Imported, Forgotten, Invoked int }
 
 // Plus returns the sum.
 func (c Counts) Plus(o Counts) Counts {
 	return Counts{c.Added + o.Added, c.Changed + o.Changed, c.Destroyed + o.Destroyed, c.Imported + o.Imported,
-		c.Forgotten + o.Forgotten}
+		c.Forgotten + o.Forgotten, c.Invoked + o.Invoked}
 }
 
 // CountDone counts the changes of a plan whose vertices are done. An update that turned out to change nothing counts,
 // because a journal does not record that.
 func CountDone(p *plan.Plan, done func(v int) bool) (n Counts) {
 	for v, vx := range p.Graph.Vertices {
+		if vx.Kind == plan.InvokeAction && done(v) {
+			n.Invoked++
+		}
 		if vx.Change < 0 || !done(v) {
 			continue
 		}
@@ -44,6 +47,10 @@ func CountDone(p *plan.Plan, done func(v int) bool) (n Counts) {
 // Describe implements program.Program.
 func (a *Applier) Describe(v int) program.Description {
 	vx := a.Plan.Graph.Vertices[v]
+	if inv := a.invocation(vx); inv != nil {
+		return program.Description{Address: vx.Address, Class: inv.Addr.Resource.Type, Action: "invoke",
+			Unsettled: inv.Trigger != nil && inv.Trigger.Conditional}
+	}
 	if vx.Change < 0 {
 		return program.Description{Address: vx.Address, Hidden: true}
 	}

@@ -19,6 +19,9 @@ import (
 // Doubt returns the changes of the state that mark the object of a vertex as in doubt.
 func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
 	vx := a.Plan.Graph.Vertices[v]
+	if inv := a.invocation(vx); inv != nil {
+		return a.doubtInvocation(inv, d)
+	}
 	if vx.Change < 0 {
 		return nil
 	}
@@ -91,6 +94,9 @@ func (a *Applier) keyOf(vx plan.Vertex, c *plan.Change) state.DeposedKey {
 // as it was before the operation. There are none if nothing was in doubt.
 func (a *Applier) ResolveDoubt(v int) []state.Change {
 	vx := a.Plan.Graph.Vertices[v]
+	if inv := a.invocation(vx); inv != nil {
+		return a.resolveInvocation(inv)
+	}
 	if vx.Change < 0 {
 		return nil
 	}

@@ -386,6 +386,7 @@ func (r *Operation) finish(ctx context.Context, applied *operation.Applied, diag
 func Adopt(found *plan.Plan) *plan.Plan {
 	adopted := *found
 	adopted.Mode, adopted.Changes, adopted.Drift, adopted.Graph = plan.RefreshOnly, nil, nil, plan.Graph{}
+	adopted.Invocations, adopted.Invoke = nil, nil
 	adopted.Outputs, adopted.Checks = nil, nil
 	adopted.Targets, adopted.Excludes = nil, nil // excluded objects do not make the findings incomplete
 	for _, o := range found.Outputs {

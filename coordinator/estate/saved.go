@@ -218,15 +218,22 @@ func (r *Operation) appliedBefore(ctx context.Context, p *plan.Plan) diag.List {
 }
 
 // changes reports whether an event of a run tells that a change of its plan was made, or may have been made. A failed
-// operation does not count: what it has left is found by comparing the state.
+// operation on an object does not count: what it has left is found by comparing the state.
 func changes(p *plan.Plan, e journal.Event) bool {
-	if e.Kind != journal.Finish && e.Kind != journal.Step && e.Kind != journal.Suspect {
+	if e.Vertex < 0 || e.Vertex >= len(p.Graph.Vertices) {
 		return false
 	}
-	if e.Vertex < 0 || e.Vertex >= len(p.Graph.Vertices) || p.Graph.Vertices[e.Vertex].Change < 0 {
+	over := e.Kind == journal.Finish || e.Kind == journal.Step || e.Kind == journal.Suspect
+	x := p.Graph.Vertices[e.Vertex]
+	if x.Kind == plan.InvokeAction {
+		// What a failed invocation has left is in no state. One without an attempt was not carried out, because its condition
+		// does not hold.
+		return (over || e.Kind == journal.Fail) && e.Attempt != ""
+	}
+	if !over || x.Change < 0 {
 		return false
 	}
-	action := p.Changes[p.Graph.Vertices[e.Vertex].Change].Action
+	action := p.Changes[x.Change].Action
 	return action != plan.NoOp && action != plan.Read
 }
 

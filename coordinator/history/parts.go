@@ -21,6 +21,10 @@ func Parts(p *plan.Plan) map[int]string {
 		if p.Hidden(v) {
 			continue
 		}
+		if x.Kind == plan.InvokeAction {
+			parts[v] = invocationPart(p.Invocations[x.Invocation()])
+			continue
+		}
 		c := p.Changes[x.Change]
 		var b strings.Builder
 		fmt.Fprintf(&b, "action: %s\n", c.Action)
@@ -53,6 +57,14 @@ func Parts(p *plan.Plan) map[int]string {
 		parts[v] = b.String()
 	}
 	return parts
+}
+
+// invocationPart describes an invocation of an action.
+func invocationPart(i *plan.Invocation) string {
+	if i.Trigger == nil {
+		return "action: invoke\ninvoked by: the option -invoke\n"
+	}
+	return fmt.Sprintf("action: invoke\ninvoked by: %s of %s\n", i.Trigger.Event, i.Trigger.Resource)
 }
 
 // attributesOf returns the attributes at the beginning of paths, without duplicates.

@@ -94,6 +94,12 @@ func vertexOf(p *plan.Plan, v int, deps []int, hidden bool) timeline.Vertex {
 		return out
 	}
 	x := p.Graph.Vertices[v]
+	if x.Kind == plan.InvokeAction {
+		i := p.Invocations[x.Invocation()]
+		out.Status, out.Address, out.Type, out.Action = timeline.Waiting, x.Address, i.Addr.Resource.Type, "invoke"
+		out.Module = i.Addr.Module.String()
+		return out
+	}
 	c := p.Changes[x.Change]
 	out.Status, out.Address, out.Type = timeline.Waiting, x.Address, c.Addr.Resource.Type
 	out.Module = c.Addr.Module.String()

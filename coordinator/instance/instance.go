@@ -60,6 +60,8 @@ type Instance struct {
 type Options struct {
 	// Lenient makes the result a null object if the body cannot be evaluated.
 	Lenient bool
+	// Self is what self means in the body, or caller in that of an action; the zero value for nothing.
+	Self cty.Value
 }
 
 // Block evaluates the block of an instance: its provider, then its preconditions, then its body. If there are
@@ -90,7 +92,7 @@ func (e Evaluator) Block(r *values.Resource, k addr.Key, o Options) (*Instance, 
 	if diags.HasErrors() {
 		return in, diags
 	}
-	value, more := r.Bound().Eval(in.Rep, cty.NilVal)
+	value, more := r.Bound().Eval(in.Rep, o.Self)
 	if o.Lenient && more.HasErrors() {
 		value, more = cty.NullVal(in.Schema.Block.ImpliedType()), nil
 	}
@@ -235,6 +237,8 @@ func UnknownType(p addr.Provider, r addr.Resource, subject *hcl.Range) *diag.Dia
 		summary, what = "Invalid ephemeral resource", "ephemeral resource"
 	case addr.List:
 		summary, what = "Invalid list resource", "list resource"
+	case addr.Action:
+		summary, what = "Invalid action", "action"
 	}
 	return diag.New(diag.Error, summary,
 		fmt.Sprintf("The provider %s does not support %s %q.", p.Display(), what, r.Type), subject)

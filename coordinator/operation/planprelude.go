@@ -48,7 +48,15 @@ func (s *Session) draft(prior *state.State, o plan.Options) *draft {
 
 // prelude makes the steps before the run of a plan of changes.
 func (d *draft) prelude(ctx context.Context) bool {
-	return d.begin() && d.endDoubts(ctx) && d.join(ctx, moves.Apply) && d.validate(ctx) && d.open(d.covered())
+	return d.begin() && d.endDoubts(ctx) && d.join(ctx, moves.Apply) && d.actions() && d.validate(ctx) &&
+		d.open(d.covered())
+}
+
+// actions checks whether the actions to invoke exist.
+func (d *draft) actions() bool {
+	more := planning.UnknownActions(d.static, d.options.Invoke)
+	d.diags = d.diags.Append(more)
+	return !more.HasErrors()
 }
 
 // covered returns the scope of the plan.
@@ -117,7 +125,7 @@ func (d *draft) join(ctx context.Context, move func(*config.Tree, *state.State) 
 // validate evaluates every block without state or real values. When planning, providers validate the blocks that are
 // planned, but not those that are left out, destroyed, or only read.
 func (d *draft) validate(ctx context.Context) bool {
-	planned := d.options.Mode == plan.Normal && len(d.options.Targets)+len(d.options.Excludes) == 0
+	planned := d.options.Mode == plan.Normal && len(d.options.Targets)+len(d.options.Excludes)+len(d.options.Invoke) == 0
 	more := d.session.check(ctx, d.static, d.code, planned)
 	d.diags = d.diags.Append(more)
 	return !more.HasErrors()

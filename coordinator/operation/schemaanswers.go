@@ -79,6 +79,9 @@ func (s *Session) schemaKey(ctx context.Context, p addr.Provider, task *wire.Sch
 	if len(task.Lists) > 0 {
 		key += fmt.Sprintf(" %v", task.Lists)
 	}
+	if len(task.Actions) > 0 {
+		key += fmt.Sprintf(" actions %v", task.Actions)
+	}
 	return key, nil
 }
 

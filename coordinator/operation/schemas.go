@@ -21,7 +21,7 @@ import (
 
 // need is the part of a provider's schemas that a run needs.
 type need struct {
-	managed, data, ephemeral, lists map[string]bool
+	managed, data, ephemeral, lists, actions map[string]bool
 }
 
 func (n *need) add(r addr.Resource) {
@@ -29,7 +29,7 @@ func (n *need) add(r addr.Resource) {
 		n.add(addr.Resource{Mode: addr.Managed, Type: r.Type}) // what is listed
 	}
 	m := map[addr.Mode]*map[string]bool{addr.Managed: &n.managed, addr.Data: &n.data,
-		addr.Ephemeral: &n.ephemeral, addr.List: &n.lists}[r.Mode]
+		addr.Ephemeral: &n.ephemeral, addr.List: &n.lists, addr.Action: &n.actions}[r.Mode]
 	if *m == nil {
 		*m = map[string]bool{}
 	}
@@ -93,7 +93,7 @@ func (s *Session) Schemas(ctx context.Context, prior *state.State) (schemas *val
 		group.Go(func() error {
 			return bug.Catch(func() error {
 				task := &wire.SchemaTask{Managed: sorted(n.managed), Data: sorted(n.data),
-					Ephemeral: sorted(n.ephemeral), Lists: sorted(n.lists)}
+					Ephemeral: sorted(n.ephemeral), Lists: sorted(n.lists), Actions: sorted(n.actions)}
 				schemas, more := s.providerSchemas(ctx, p, task, prior)
 				mu.Lock()
 				defer mu.Unlock()

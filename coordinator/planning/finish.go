@@ -20,7 +20,7 @@ func (p *Planner) Plan(failed bool) (*plan.Plan, diag.List) {
 	defer p.mu.Unlock()
 	out := &plan.Plan{
 		Mode: p.Mode, Timestamp: p.Now, Replace: p.Replace,
-		Targets: p.Scope.targets, Excludes: p.Scope.excludes,
+		Targets: p.Scope.targets, Excludes: p.Scope.excludes, Invoke: p.Invoke,
 		Drift: p.drift, Checks: p.checkResults(), Prior: p.refreshed,
 		BaseLineage: p.Prior.Lineage, BaseSerial: p.Prior.Serial, Errored: failed,
 		EndsDoubts: p.endsDoubts.Load(),
@@ -31,6 +31,7 @@ func (p *Planner) Plan(failed bool) (*plan.Plan, diag.List) {
 	sortChanges(out.Changes)
 	sortChanges(out.Drift)
 	p.outputChanges(out)
+	out.Invocations = p.sortedInvocations()
 	if failed {
 		return out, nil
 	}

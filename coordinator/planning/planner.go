@@ -95,7 +95,9 @@ type Planner struct {
 	changes  map[changeKey]*plan.Change
 	drift    []*plan.Change
 	outputs  map[string]*plan.OutputChange
-	checks   map[string]*checkState
+	// invocations are planned invocations of actions.
+	invocations []*plan.Invocation
+	checks      map[string]*checkState
 	// pending are the resources with a planned change that is not a no-op, and the module instances that have it.
 	pending map[addr.ConfigResource]map[addr.ModuleInstance]bool
 	// missed are the errors of imports whose target is no instance of its resource.
@@ -123,8 +125,9 @@ type changeKey struct {
 type vertex struct {
 	// node is the static node; for an object, the one of its resource (or orphan).
 	node int
-	// object is set for an object's vertex.
-	object *object
+	// object is set for an object's vertex, invoked for that of an invocation.
+	object  *object
+	invoked *invocation
 }
 
 // object is the object of a vertex.
@@ -173,6 +176,9 @@ func (p *Planner) vertex(v int) vertex {
 func (p *Planner) Describe(v int) program.Description {
 	vx := p.vertex(v)
 	n := &p.Static.Nodes[vx.node]
+	if v := vx.invoked; v != nil {
+		return program.Description{Address: v.Addr.String(), Class: v.Addr.Resource.Type, Action: "plan"}
+	}
 	if vx.object == nil {
 		return program.Description{Address: n.Address(), Hidden: true}
 	}
@@ -201,7 +207,7 @@ func (p *Planner) Describe(v int) program.Description {
 // Anyway reports that ephemeral objects are closed even if their users have failed.
 func (p *Planner) Anyway(v int) bool {
 	vx := p.vertex(v)
-	return vx.object == nil && p.Static.Nodes[vx.node].Kind == graph.CloseNode
+	return vx.object == nil && vx.invoked == nil && p.Static.Nodes[vx.node].Kind == graph.CloseNode
 }
 
 // Prepare implements program.Program.
@@ -210,6 +216,11 @@ func (p *Planner) Prepare(ctx context.Context, v int) program.Step {
 	if vx.object != nil {
 		step := p.prepareObject(vx)
 		step.Diags = step.Diags.WithAddress(vx.object.addr.String())
+		return step
+	}
+	if vx.invoked != nil {
+		step := p.prepareInvocation(vx.invoked)
+		step.Diags = step.Diags.WithAddress(vx.invoked.Addr.String())
 		return step
 	}
 	n := &p.Static.Nodes[vx.node]
@@ -227,7 +238,12 @@ func (p *Planner) Prepare(ctx context.Context, v int) program.Step {
 		}
 		return p.provider(vx.node, n)
 	case graph.ResourceNode:
+		if n.Resource.Addr.Mode == addr.Action {
+			return p.expandAction(vx.node, n)
+		}
 		return p.expandResource(vx.node, n)
+	case graph.TriggerNode:
+		return p.expandTriggers(vx.node, n)
 	case graph.OrphanNode:
 		return p.expandOrphan(vx.node, n)
 	case graph.CheckNode:
@@ -241,6 +257,11 @@ func (p *Planner) Prepare(ctx context.Context, v int) program.Step {
 // Complete implements program.Program.
 func (p *Planner) Complete(ctx context.Context, v int, r *wire.Result) program.Step {
 	vx := p.vertex(v)
+	if vx.invoked != nil {
+		step := p.completeInvocation(vx.invoked, r)
+		step.Diags = step.Diags.WithAddress(vx.invoked.Addr.String())
+		return step
+	}
 	if vx.object == nil {
 		return p.answered(&p.Static.Nodes[vx.node], v, r)
 	}
@@ -257,8 +278,10 @@ type found struct {
 	checks []instance.Outcome
 	// expected are the objects with rules; nil for none.
 	expected    *expectation
-	objects     []object // new objects
-	kept        []*found // objects that are settled without vertices
+	objects     []object         // new objects
+	invoked     []*invocation    // new ones
+	invocation  *plan.Invocation // a planned one
+	kept        []*found         // objects that are settled without vertices
 	node        int
 	state       []state.Change
 	opened      *object
@@ -281,6 +304,9 @@ func (p *Planner) Accept(v int, step *program.Step) {
 	for i := range f.objects {
 		p.vertices = append(p.vertices, vertex{node: f.node, object: &f.objects[i]})
 	}
+	for _, i := range f.invoked {
+		p.vertices = append(p.vertices, vertex{node: f.node, invoked: i})
+	}
 	for _, k := range f.kept {
 		p.take(k)
 	}
@@ -298,6 +324,9 @@ func (p *Planner) take(f *found) {
 			}
 			p.pending[r][f.change.Addr.Module] = true
 		}
+	}
+	if f.invocation != nil {
+		p.invocations = append(p.invocations, f.invocation)
 	}
 	if f.drift != nil {
 		p.drift = append(p.drift, f.drift)

@@ -53,8 +53,12 @@ func NewReading(s *graph.Static, reads map[addr.Instance]bool) Scope {
 func NewScope(s *graph.Static, o plan.Options, prior *state.State) Scope {
 	targets, excludes := o.Targets, o.Excludes
 	sc := Scope{targets: targets, excludes: excludes}
-	if len(targets)+len(excludes) == 0 {
+	if len(targets)+len(excludes)+len(o.Invoke) == 0 {
 		return sc
+	}
+	invoked := invokedNodes(s, o.Invoke)
+	if len(targets)+len(excludes) == 0 {
+		return newInvoking(s, invoked)
 	}
 	var hit []int
 	list := targets
@@ -82,7 +86,7 @@ func NewScope(s *graph.Static, o plan.Options, prior *state.State) Scope {
 	}
 	sc.nodes = make([]bool, len(s.Nodes))
 	if len(targets) > 0 {
-		ancestors := s.Graph.Ancestors(hit...)
+		ancestors := s.AncestorsWithTriggers(append(hit, invoked...)...)
 		for _, v := range ancestors {
 			sc.nodes[v] = true
 		}
@@ -103,7 +107,7 @@ func NewScope(s *graph.Static, o plan.Options, prior *state.State) Scope {
 			kept = append(kept, i)
 		}
 	}
-	for _, v := range s.Graph.Ancestors(kept...) {
+	for _, v := range s.AncestorsWithTriggers(kept...) {
 		sc.nodes[v] = true
 	}
 	sc.results(s)

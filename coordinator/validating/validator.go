@@ -67,6 +67,8 @@ func (v *Validator) Prepare(_ context.Context, i int) program.Step {
 			}
 		case graph.ResourceNode:
 			v.resource(&step, m, n)
+		case graph.TriggerNode:
+			v.triggers(&step, m, n)
 		}
 	}
 	return step
@@ -118,8 +120,12 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 		}
 		return
 	}
-	if n.Resource.Addr.Mode == addr.List {
+	switch n.Resource.Addr.Mode {
+	case addr.List:
 		v.list(step, n, r, rep)
+		return
+	case addr.Action:
+		v.action(step, n, r, rep)
 		return
 	}
 	step.Diags = step.Diags.Append(dependsOn(m, config.DependsOn), protection(config))

@@ -50,6 +50,10 @@ func (c *Code) Calls(n *graph.Node) []eval.Call {
 		add(r.Count, r.ForEach, r.Enabled)
 		rules(r.Preconditions)
 		rules(r.Postconditions)
+	case graph.TriggerNode:
+		for _, t := range n.Resource.Triggers {
+			add(t.Condition)
+		}
 	case graph.CheckNode:
 		rules(n.Check.Asserts)
 	}

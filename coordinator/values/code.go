@@ -52,6 +52,8 @@ func (s *Schemas) Resource(p addr.Provider, mode addr.Mode, typeName string) *sc
 		m = ps.Ephemeral
 	case addr.List:
 		m = ps.Lists
+	case addr.Action:
+		m = ps.Actions
 	}
 	sc, ok := m[typeName]
 	if !ok {
@@ -134,8 +136,13 @@ func (c *Code) Resource(r *config.Resource) *ResourceCode {
 		rc.Identity = c.Schemas.Identity(r.Source, r.Addr.Type)
 	}
 	if rc.Schema != nil {
-		rc.deprecated = r.Addr.Mode != addr.List && (rc.Schema.Block.Deprecated || rc.Schema.Block.ContainsDeprecated())
-		rc.Body = eval.PrepareBody(r.Config, rc.Schema.Block)
+		rc.deprecated = r.Addr.Mode != addr.List && r.Addr.Mode != addr.Action &&
+			(rc.Schema.Block.Deprecated || rc.Schema.Block.ContainsDeprecated())
+		prepare := eval.PrepareBody
+		if r.Addr.Mode == addr.Action {
+			prepare = eval.PrepareActionBody
+		}
+		rc.Body = prepare(r.Config, rc.Schema.Block)
 	}
 	itself := func(ref eval.Reference) bool { return refersTo(ref, r.Addr) }
 	for _, e := range []hcl.Expression{r.Count, r.ForEach, r.Enabled} {
@@ -285,6 +292,8 @@ func (c *Code) References(n *graph.Node) []eval.Reference {
 		return out
 	case graph.ResourceNode:
 		return c.Resource(n.Resource).References
+	case graph.TriggerNode:
+		return c.triggers(n.Resource)
 	case graph.CheckNode:
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -17,6 +17,8 @@ type Options struct {
 	Targets, Excludes []addr.Target
 	// Replace are the instances to replace, even if their arguments do not change.
 	Replace []addr.Instance
+	// Invoke are actions that the plan invokes without a trigger. Without Targets, it then changes nothing else.
+	Invoke []addr.Target
 	// Imports are the IDs of the objects that the import command imports, by target. Import blocks are not among them:
 	// they belong to the configuration.
 	Imports map[addr.Instance]string

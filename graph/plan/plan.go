@@ -152,8 +152,12 @@ type Plan struct {
 	Targets   []addr.Target
 	Excludes  []addr.Target
 	Replace   []addr.Instance
+	// Invoke are the actions that the option -invoke names. Without Targets, the plan changes nothing else.
+	Invoke []addr.Target
 
 	Changes []*Change
+	// Invocations are the planned invocations of actions, those of one object in their order.
+	Invocations []*Invocation
 	// Drift lists changes outside that refreshing found, and pure moves.
 	Drift   []*Change
 	Outputs []*OutputChange
@@ -242,8 +246,11 @@ func (p *Plan) Differs() bool {
 	return p.outputsChange()
 }
 
-// HasChanges reports whether the plan changes an object, an output, or an address.
+// HasChanges reports whether the plan changes an object, an output, or an address, or invokes an action.
 func (p *Plan) HasChanges() bool {
+	if len(p.Invocations) > 0 {
+		return true
+	}
 	for _, c := range p.Changes {
 		if c.Action != NoOp || c.Moved() || c.Importing != nil {
 			return true
@@ -293,12 +300,15 @@ const (
 	// OpenObject opens the objects of an ephemeral resource; CloseObject closes them.
 	OpenObject
 	CloseObject
+	// InvokeAction invokes an action.
+	InvokeAction
 )
 
 // Vertex is one vertex of the apply graph.
 type Vertex struct {
 	Kind VertexKind
-	// Change is the index into Plan.Changes for object vertices, else -1.
+	// Change is the index into Plan.Changes for object vertices, else -1. The invocation with the index i of
+	// Plan.Invocations is -2 - i; see Invocation.
 	Change int
 	// Node is the corresponding vertex of the plan graph; the zero value means none.
 	Node Node
@@ -322,7 +332,7 @@ type Node struct {
 func (p *Plan) Hidden(v int) bool {
 	x := p.Graph.Vertices[v]
 	if x.Change < 0 {
-		return true
+		return x.Kind != InvokeAction
 	}
 	switch action := p.Changes[x.Change].Action; x.Kind {
 	case DestroyObject:

@@ -226,7 +226,7 @@ func resourceInstance(trav hcl.Traversal) (Resource, Key, diag.List) {
 	}
 }
 
-// resourceName removes [data.|ephemeral.]TYPE.NAME from the front.
+// resourceName removes [data.|ephemeral.|action.]TYPE.NAME from the front. action.NAME is a managed resource.
 func resourceName(trav hcl.Traversal) (Resource, hcl.Traversal, diag.List) {
 	r := Resource{Mode: Managed}
 	what := "resource type"
@@ -236,6 +236,10 @@ func resourceName(trav hcl.Traversal) (Resource, hcl.Traversal, diag.List) {
 		r.Mode, what, rest = Data, "data source", trav[1:]
 	case "ephemeral":
 		r.Mode, what, rest = Ephemeral, "ephemeral resource type", trav[1:]
+	case "action":
+		if _, named := stepNameAt(trav, 2); named {
+			r.Mode, what, rest = Action, "action type", trav[1:]
+		}
 	}
 	if len(rest) < 2 {
 		return r, nil, invalidAddress("A resource is named by its type, a dot, then its name.",
@@ -250,6 +254,14 @@ func resourceName(trav hcl.Traversal) (Resource, hcl.Traversal, diag.List) {
 			rest[1].SourceRange().Ptr())
 	}
 	return r, rest[2:], nil
+}
+
+// stepNameAt is stepName for the step at a position, which may not be there.
+func stepNameAt(trav hcl.Traversal, i int) (string, bool) {
+	if i >= len(trav) {
+		return "", false
+	}
+	return stepName(trav[i])
 }
 
 func extraAddress(rest hcl.Traversal) diag.List {

@@ -35,6 +35,8 @@ func ParseReference(trav hcl.Traversal) (*Reference, diag.List) {
 		return resourceReference(Ephemeral, "an ephemeral resource type", trav)
 	case "list":
 		return resourceReference(List, "a resource type", trav)
+	case "action":
+		return resourceReference(Action, "an action type", trav)
 	case "resource":
 		return resourceReference(Managed, "a resource type", trav)
 	case "template", "lazy", "arg":
@@ -58,6 +60,20 @@ func ParseTestReference(trav hcl.Traversal) (*Reference, diag.List) {
 	default:
 		return ParseReference(trav)
 	}
+}
+
+// ParseActionReference is ParseReference in the config block of an action, where caller is the object that triggers
+// it, as self is in other blocks.
+func ParseActionReference(trav hcl.Traversal) (*Reference, diag.List) {
+	rng := trav[0].SourceRange()
+	switch trav.RootName() {
+	case "caller":
+		return &Reference{Subject: Self{}, Range: rng, Remaining: remaining(trav[1:])}, nil
+	case "self":
+		return nil, diag.Errors(`Invalid "self" reference`, `There is no "self" in an action, because it is not an `+
+			`object. The object that triggers it is "caller".`, &rng)
+	}
+	return ParseReference(trav)
 }
 
 // attrReference parses ROOT.NAME.

@@ -14,9 +14,11 @@ const (
 	Ephemeral Mode = 'E'
 	// List resources are the results of list blocks, in queries.
 	List Mode = 'L'
+	// Action is the mode of action blocks: what providers do without leaving an object. They are never in a state.
+	Action Mode = 'A'
 )
 
-// String returns the word in the JSON forms: managed, data, ephemeral, list.
+// String returns the word in the JSON forms: managed, data, ephemeral, list, action.
 func (m Mode) String() string {
 	switch m {
 	case Managed:
@@ -27,6 +29,8 @@ func (m Mode) String() string {
 		return "ephemeral"
 	case List:
 		return "list"
+	case Action:
+		return "action"
 	default:
 		return "invalid"
 	}
@@ -39,7 +43,7 @@ type Resource struct {
 	Name string
 }
 
-// String returns type.name, with the prefix data., ephemeral. or list. in these modes.
+// String returns type.name, with the prefix data., ephemeral., list. or action. in these modes.
 func (r Resource) String() string {
 	var buffer [96]byte
 	return string(r.append(buffer[:0]))
@@ -53,6 +57,8 @@ func (r Resource) append(b []byte) []byte {
 		b = append(b, "ephemeral."...)
 	case List:
 		b = append(b, "list."...)
+	case Action:
+		b = append(b, "action."...)
 	}
 	return append(append(append(b, r.Type...), '.'), r.Name...)
 }

@@ -165,7 +165,7 @@ func (a *assembler) addSettings(f *file) {
 }
 
 var resourceWords = map[addr.Mode]string{addr.Managed: "resource", addr.Data: "data",
-	addr.Ephemeral: "ephemeral resource", addr.List: "list"}
+	addr.Ephemeral: "ephemeral resource", addr.List: "list", addr.Action: "action"}
 
 func (a *assembler) addResource(r *Resource) bool {
 	if first, dup := a.m.Resources[r.Addr]; dup {

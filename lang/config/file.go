@@ -20,7 +20,7 @@ type file struct {
 	locals    []*Local
 	outputs   []*Output
 	calls     []*ModuleCall
-	resources []*Resource // in the order managed, data, ephemeral
+	resources []*Resource // in the order managed, data, ephemeral, actions
 	checks    []*Check
 
 	moved   []*Moved
@@ -45,6 +45,7 @@ var fileSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
 	{Type: "resource", LabelNames: []string{"type", "name"}},
 	{Type: "data", LabelNames: []string{"type", "name"}},
 	{Type: "ephemeral", LabelNames: []string{"type", "name"}},
+	{Type: "action", LabelNames: []string{"type", "name"}},
 	{Type: "check", LabelNames: []string{"name"}},
 	{Type: "moved"},
 	{Type: "removed"},
@@ -72,7 +73,7 @@ func decodeFile(body hcl.Body, override bool) (*file, diag.List) {
 	f := &file{}
 	content := d.content(body, fileSchema)
 	f.engine = d.engineVersions(content)
-	var data, ephemeral []*Resource
+	var data, ephemeral, actions []*Resource
 	for _, b := range content.Blocks {
 		switch b.Type {
 		case "terraform":
@@ -98,6 +99,8 @@ func decodeFile(body hcl.Body, override bool) (*file, diag.List) {
 			data = append(data, d.data(b, ""))
 		case "ephemeral":
 			ephemeral = append(ephemeral, d.ephemeral(b))
+		case "action":
+			actions = append(actions, d.action(b))
 		case "check":
 			f.checks = append(f.checks, d.check(b))
 		case "moved":
@@ -108,7 +111,7 @@ func decodeFile(body hcl.Body, override bool) (*file, diag.List) {
 			f.imports = append(f.imports, d.importBlock(b))
 		}
 	}
-	f.resources = append(append(f.resources, data...), ephemeral...)
+	f.resources = append(append(append(f.resources, data...), ephemeral...), actions...)
 	return f, d.diags
 }
 

@@ -242,6 +242,9 @@ func (a *assembler) mergeResource(base, r *Resource) {
 	if len(r.Provisioners) > 0 {
 		base.Provisioners = r.Provisioners
 	}
+	if len(r.Triggers) > 0 {
+		base.Triggers = r.Triggers
+	}
 	base.Config = MergeBodies(base.Config, r.Config)
 	a.noDependsOn(r.DependsOn)
 }

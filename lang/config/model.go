@@ -251,7 +251,7 @@ type PassedProvider struct {
 	inChildKey hcl.Expression
 }
 
-// Resource is a resource, data or ephemeral block, or a list block of a query file.
+// Resource is a resource, data, ephemeral or action block, or a list block of a query file.
 type Resource struct {
 	Addr                    addr.Resource
 	Config                  hcl.Body // without the meta-arguments
@@ -285,8 +285,11 @@ type Resource struct {
 	// Check is the check block that contains this data block, else empty.
 	Check string
 
-	// IncludeResource and Limit are arguments of a list block; nil if not set. ConfigRange is its config block, or else
-	// the list block.
+	// Triggers are the action_trigger blocks of a managed resource.
+	Triggers []*ActionTrigger
+
+	// IncludeResource and Limit are arguments of a list block; nil if not set. ConfigRange is the config block of a list
+	// or action block, or else the whole block.
 	IncludeResource, Limit hcl.Expression
 	ConfigRange            hcl.Range
 

@@ -172,6 +172,9 @@ func (d *decoder) rule(b *hcl.Block) *CheckRule {
 // rules decodes precondition and postcondition blocks. They can refer to their own resource only by self.
 func (d *decoder) rules(r *Resource, blocks hcl.Blocks) {
 	for _, b := range blocks {
+		if b.Type == "action_trigger" {
+			continue
+		}
 		rule := d.rule(b)
 		for _, e := range []hcl.Expression{rule.Condition, rule.ErrorMessage} {
 			if e != nil && refersTo(e, r.Addr) {

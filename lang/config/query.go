@@ -109,14 +109,19 @@ func (d *decoder) list(b *hcl.Block) *Resource {
 	d.label(b, 1, "Invalid list block name")
 	times := d.header(r, c)
 	r.IncludeResource, r.Limit = expr(c, "include_resource"), expr(c, "limit")
+	d.configBlock(r, c.Blocks)
+	times.check(d, "instances of the list block")
+	return r
+}
+
+// configBlock sets Config from the config block; without one it is empty.
+func (d *decoder) configBlock(r *Resource, blocks hcl.Blocks) {
 	r.ConfigRange = r.Range
 	r.Config = &hclsyntax.Body{SrcRange: r.Range, EndRange: r.Range}
 	var config *hcl.Block
-	for _, b := range c.Blocks {
+	for _, b := range blocks {
 		if d.once(&config, b, "config") {
 			r.Config, r.ConfigRange = b.Body, b.DefRange
 		}
 	}
-	times.check(d, "instances of the list block")
-	return r
 }

@@ -199,7 +199,7 @@ func (t *Tree) Inferred(p addr.Provider) *Resource {
 
 // compareResources sorts managed resources first, then data sources, then ephemeral ones; each by name.
 func compareResources(a, b addr.Resource) int {
-	const order = "MDE"
+	const order = "MDEA"
 	return cmp.Or(strings.IndexByte(order, byte(a.Mode))-strings.IndexByte(order, byte(b.Mode)),
 		strings.Compare(a.Type, b.Type), strings.Compare(a.Name, b.Name))
 }

@@ -24,7 +24,7 @@ var (
 			{Name: "create_before_destroy"}, {Name: "prevent_destroy"}, {Name: "destroy"}, {Name: "ignore_changes"},
 			{Name: "replace_triggered_by"}, {Name: "enabled"},
 		},
-		Blocks: []hcl.BlockHeaderSchema{{Type: "precondition"}, {Type: "postcondition"}},
+		Blocks: []hcl.BlockHeaderSchema{{Type: "precondition"}, {Type: "postcondition"}, {Type: "action_trigger"}},
 	}
 )
 
@@ -100,6 +100,7 @@ func (d *decoder) lifecycle(r *Resource, c *hcl.BodyContent) {
 	if attr, ok := c.Attributes["ignore_changes"]; ok {
 		d.ignoreChanges(r, attr.Expr)
 	}
+	r.Triggers = d.actionTriggers(r.Addr, c)
 	d.rules(r, c.Blocks)
 }
 
@@ -243,6 +244,7 @@ func (d *decoder) data(b *hcl.Block, inCheck string) *Resource {
 					}
 				}
 				r.Enabled, times.enabled = expr(c, "enabled"), c.Attributes["enabled"]
+				d.noActionTriggers(c)
 				d.rules(r, c.Blocks)
 			}
 		case "_":
@@ -275,6 +277,7 @@ func (d *decoder) ephemeral(b *hcl.Block) *Resource {
 					}
 				}
 				r.Enabled, times.enabled = expr(c, "enabled"), c.Attributes["enabled"]
+				d.noActionTriggers(c)
 				d.rules(r, c.Blocks)
 			}
 		case "connection", "provisioner":

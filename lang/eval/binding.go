@@ -173,10 +173,10 @@ func (b *binding) repetition(rep Repetition, self cty.Value) (*hcl.EvalContext, 
 		if self == cty.NilVal {
 			self = cty.DynamicVal
 			for _, r := range p.self {
-				diags = append(diags, invalidSelf(r.Range))
+				diags = append(diags, invalidSelf(r.path[0], r.Range))
 			}
 		}
-		ctx.Variables["self"] = self
+		ctx.Variables[p.self[0].path[0]] = self // in the config block of an action it is called caller
 	}
 	return ctx, diags
 }
@@ -208,7 +208,11 @@ func noEach(rng hcl.Range) *diag.Diagnostic {
 		`"each" exists only in module and resource blocks that have the for_each argument.`, &rng)
 }
 
-func invalidSelf(rng hcl.Range) *diag.Diagnostic {
+func invalidSelf(name string, rng hcl.Range) *diag.Diagnostic {
+	if name == "caller" {
+		return diag.New(diag.Error, `Invalid "caller" reference`, `There is no "caller" here: no object triggers the `+
+			`action, because it is invoked by the option -invoke.`, &rng)
+	}
 	return diag.New(diag.Error, `Invalid "self" reference`,
 		`There is no "self" here. It exists only in provisioner and connection blocks of a resource and in its postconditions.`, &rng)
 }

@@ -84,7 +84,17 @@ var (
 
 // PrepareBody finds the structure and the references of a body for a schema. The schema must not change afterwards.
 func PrepareBody(body hcl.Body, block *schema.Block) *Template {
-	c := &compiler{finding: finding{parse: addr.ParseReference}, exact: true}
+	return prepareBody(body, block, addr.ParseReference)
+}
+
+// PrepareActionBody is PrepareBody for the config block of an action, where caller is what self is in other bodies.
+func PrepareActionBody(body hcl.Body, block *schema.Block) *Template {
+	return prepareBody(body, block, addr.ParseActionReference)
+}
+
+func prepareBody(body hcl.Body, block *schema.Block,
+	parse func(hcl.Traversal) (*addr.Reference, diag.List)) *Template {
+	c := &compiler{finding: finding{parse: parse}, exact: true}
 	t := &Template{body: body, block: block, shape: shapeOf(block)}
 	if body == nil {
 		body = hcl.EmptyBody()

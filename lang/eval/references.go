@@ -310,7 +310,7 @@ func scopePath(subject addr.Named, t hcl.Traversal) []string {
 		length = 1
 	case addr.Resource, addr.ResourceRef:
 		switch t.RootName() {
-		case "resource", "data", "ephemeral", "list":
+		case "resource", "data", "ephemeral", "list", "action":
 			length = 3
 		}
 	}

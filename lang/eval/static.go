@@ -109,6 +109,10 @@ func moduleText(m addr.Module) string {
 }
 
 func checkResource(r Reference, resource addr.Resource, key addr.Key, s Static, inCheck string) diag.List {
+	if resource.Mode == addr.Action {
+		return diag.List{undeclared(r, "Invalid reference to an action", "An action has no value. It can be named only in "+
+			"the actions argument of an action_trigger block.")}
+	}
 	known, ok := s.Resource(resource)
 	if !ok {
 		return diag.List{undeclared(r, "Reference to undeclared resource", fmt.Sprintf("There is no %s resource %q "+

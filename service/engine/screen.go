@@ -101,7 +101,7 @@ func summaryOf(a *operation.Applied, destroys bool) document.Summary {
 	}
 	return document.Summary{
 		Operation: kind, Add: a.Counts.Added, Change: a.Counts.Changed, Remove: a.Counts.Destroyed,
-		Import: a.Counts.Imported, Forget: a.Counts.Forgotten,
+		Import: a.Counts.Imported, Forget: a.Counts.Forgotten, Invoke: a.Counts.Invoked,
 	}
 }
 

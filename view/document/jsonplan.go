@@ -22,6 +22,7 @@ type jsonPlan struct {
 	ResourceDrift      []jsonResourceChange    `json:"resource_drift,omitempty"`
 	ResourceChanges    []jsonResourceChange    `json:"resource_changes,omitempty"`
 	OutputChanges      map[string]Change       `json:"output_changes,omitempty"`
+	ActionInvocations  []jsonInvocation        `json:"action_invocations,omitempty"`
 	PriorState         *jsonState              `json:"prior_state,omitempty"`
 	Configuration      json.RawMessage         `json:"configuration,omitempty"`
 	RelevantAttributes []jsonRelevant          `json:"relevant_attributes,omitempty"`
@@ -104,6 +105,7 @@ func planJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas, dependen
 		out.Variables[name] = jsonVariable{Value: Raw(v.Value)}
 	}
 	out.takeChanges(p, func(*plan.Change) bool { return true })
+	out.ActionInvocations = invocationForms(p.Invocations)
 	out.PlannedValues = plannedValues(p)
 	if before := priorState(p, tree); !before.IsEmpty() {
 		prior, err := stateForm(before, schemas, p.EngineVersion)

@@ -54,6 +54,7 @@ var VerbsOf = map[string]Verbs{
 	"read":    {"Reading...", "Still reading...", "Read complete"},
 	"refresh": {Starts: "Refreshing state..."},
 	"open":    {"Opening...", "Still opening...", "Open complete"},
+	"invoke":  {"Invoking...", "Still invoking...", "Action complete"},
 	"close":   {"Closing...", "Still closing...", "Close complete"},
 }
 

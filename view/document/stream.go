@@ -132,6 +132,7 @@ func (s *Stream) Plan(p *plan.Plan) {
 		}
 	}
 	s.Changes(p, false)
+	s.invocations(p)
 	s.Summary(PlanSummary(p))
 	outputs := map[string]outputMessage{}
 	for _, o := range p.Outputs {
@@ -201,6 +202,8 @@ func (s *Stream) started(d program.Description) {
 	case "refresh":
 		h.IDKey, h.IDValue = IDOf(d)
 		s.hook("refresh_start", "Refreshing state..."+Called(h.IDKey, h.IDValue), h)
+	case "invoke":
+		s.action("action_start", VerbsOf[d.Action].Starts, d.Address, nil)
 	case "open", "close":
 		text := VerbsOf[d.Action].Starts
 		h.Msg = &text
@@ -260,6 +263,11 @@ func (s *Stream) Finished(vertex int, d program.Description, n program.Notes, to
 			h.IDKey, h.IDValue = IDOf(d) // the id before the operation
 		}
 		s.hook("refresh_complete", "Refresh complete"+Called(h.IDKey, h.IDValue), h)
+	case "invoke":
+		if n.Action != "" {
+			s.action("action_complete", fmt.Sprintf("%s after %s", VerbsOf[d.Action].Ended, Seconds(took)), d.Address,
+				map[string]any{"elapsed_seconds": wholeSeconds(took)})
+		}
 	case "open", "close":
 		text := VerbsOf[d.Action].Ended
 		s.hook("ephemeral_action_complete", text, hookMessage{Resource: h.Resource, Msg: &text})
@@ -317,6 +325,8 @@ func (s *Stream) Diagnostics(diag.List) {}
 func (s *Stream) Event(e wire.Event) {
 	h := hookMessage{Resource: resourceMessageOf(e.Address), Provisioner: e.Name}
 	switch {
+	case e.Kind == "progress":
+		s.action("action_progress", e.Text, e.Address, map[string]any{"message": e.Text})
 	case e.Kind == "provision_start":
 		s.hook("provision_start", fmt.Sprintf("Provisioning with '%s'...", e.Name), h)
 	case e.Kind == "provision_end" && e.Failed:

@@ -9,11 +9,13 @@ import (
 
 // Summary counts the operations of a plan or an apply.
 type Summary struct {
-	Add       int    `json:"add"`
-	Change    int    `json:"change"`
-	Import    int    `json:"import"`
-	Remove    int    `json:"remove"`
-	Forget    int    `json:"forget"`
+	Add    int `json:"add"`
+	Change int `json:"change"`
+	Import int `json:"import"`
+	Remove int `json:"remove"`
+	Forget int `json:"forget"`
+	// Invoke counts invocations of actions. As other engines do not have it, it is left out if there are none.
+	Invoke    int    `json:"action_invocation,omitempty"`
 	Operation string `json:"operation"` // PlanOperation, ApplyOperation or DestroyOperation
 }
 
@@ -26,7 +28,7 @@ const (
 
 // PlanSummary counts the operations of a plan.
 func PlanSummary(p *plan.Plan) Summary {
-	s := Summary{Operation: PlanOperation}
+	s := Summary{Operation: PlanOperation, Invoke: len(p.Invocations)}
 	for _, c := range p.Changes {
 		if !Shown(c) {
 			continue
@@ -58,12 +60,21 @@ func PlanSummary(p *plan.Plan) Summary {
 func (s Summary) String() string {
 	switch s.Operation {
 	case DestroyOperation:
-		return fmt.Sprintf("Destroy complete! Resources: %d destroyed.", s.Remove)
+		return fmt.Sprintf("Destroy complete! Resources: %d destroyed.", s.Remove) + s.invoked("invoked")
 	case ApplyOperation:
-		return "Apply complete! Resources: " + s.counted("", "imported", "added", "changed", "destroyed", "forgotten")
+		return "Apply complete! Resources: " + s.counted("", "imported", "added", "changed", "destroyed", "forgotten") +
+			s.invoked("invoked")
 	default:
-		return "Plan: " + s.counted("to ", "import", "add", "change", "destroy", "forget")
+		return "Plan: " + s.counted("to ", "import", "add", "change", "destroy", "forget") + s.invoked("to invoke")
 	}
+}
+
+// invoked is the part of the sentence about actions; empty if there are none.
+func (s Summary) invoked(word string) string {
+	if s.Invoke == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" Actions: %d %s.", s.Invoke, word)
 }
 
 func (s Summary) counted(to, imported, added, changed, destroyed, forgotten string) string {

@@ -181,8 +181,8 @@ func (j *Journal) Start(ref wire.TaskRef, doubt []byte) error {
 	return j.append(Entry{Ref: ref, Status: Started, Message: doubt}, true)
 }
 
-// Progress replaces the message about a started operation. As for Intend, it survives the end of the process alone: after
-// the end of the machine, the message is an earlier one.
+// Progress replaces the message about a started operation. As for Intend, it survives the end of the process alone:
+// after the end of the machine, the message is an earlier one.
 func (j *Journal) Progress(ref wire.TaskRef, doubt []byte) error {
 	return j.append(Entry{Ref: ref, Status: Started, Message: doubt}, false)
 }

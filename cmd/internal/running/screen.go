@@ -160,6 +160,6 @@ func (u *Screen) summary(a *operation.Applied) document.Summary {
 	}
 	return document.Summary{
 		Operation: op, Add: a.Counts.Added, Change: a.Counts.Changed, Remove: a.Counts.Destroyed,
-		Import: a.Counts.Imported, Forget: a.Counts.Forgotten,
+		Import: a.Counts.Imported, Forget: a.Counts.Forgotten, Invoke: a.Counts.Invoked,
 	}
 }

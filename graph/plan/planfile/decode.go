@@ -60,7 +60,7 @@ func (c *codedPlan) plan() (*plan.Plan, error) {
 	for name, v := range c.Variables {
 		p.Variables[name] = plan.Variable{Value: d.value(v.Value), Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}
 	}
-	p.Targets, p.Excludes = d.targets(c.Targets), d.targets(c.Excludes)
+	p.Targets, p.Excludes, p.Invoke = d.targets(c.Targets), d.targets(c.Excludes), d.targets(c.Invoke)
 	for _, r := range c.Replace {
 		p.Replace = append(p.Replace, d.instance(r))
 	}
@@ -70,6 +70,7 @@ func (c *codedPlan) plan() (*plan.Plan, error) {
 	for i := range c.Drift.decoded {
 		p.Drift = append(p.Drift, d.change(&c.Drift.decoded[i]))
 	}
+	p.Invocations = d.invocations(c.Invocations)
 	for _, o := range c.Outputs {
 		p.Outputs = append(p.Outputs, &plan.OutputChange{
 			Name: o.Name, Action: plan.Action(o.Action), Before: d.value(o.Before), After: d.value(o.After),
@@ -146,6 +147,12 @@ func decodeOldGraph(g *oldGraph) plan.Graph {
 func checkGraph(p *plan.Plan) error {
 	n := int32(len(p.Graph.Vertices))
 	for _, v := range p.Graph.Vertices {
+		if v.Kind == plan.InvokeAction {
+			if i := v.Invocation(); i < 0 || i >= len(p.Invocations) {
+				return errReference
+			}
+			continue
+		}
 		if v.Change < -1 || v.Change >= len(p.Changes) {
 			return errReference
 		}

@@ -49,10 +49,14 @@ func encodePlan(p *plan.Plan, baseAt time.Time) ([]byte, error) {
 	for _, t := range p.Excludes {
 		c.Excludes = append(c.Excludes, t.String())
 	}
+	for _, t := range p.Invoke {
+		c.Invoke = append(c.Invoke, t.String())
+	}
 	for _, a := range p.Replace {
 		c.Replace = append(c.Replace, a.String())
 	}
 	c.Changes, c.Drift, c.Types = codedChanges{of: p.Changes, encoder: e}, codedChanges{of: p.Drift, encoder: e}, &e.types
+	c.Invocations = e.invocations(p.Invocations)
 	for _, o := range p.Outputs {
 		c.Outputs = append(c.Outputs, codedOutput{o.Name, string(o.Action), e.value(o.Before), e.value(o.After),
 			o.Sensitive, o.BeforeSensitive})

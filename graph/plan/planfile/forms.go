@@ -23,8 +23,10 @@ type codedPlan struct {
 	Targets       []string                 `msgpack:"ta"`
 	Excludes      []string                 `msgpack:"ex"`
 	Replace       []string                 `msgpack:"re"`
+	Invoke        []string                 `msgpack:"iv,omitempty"`
 	Changes       codedChanges             `msgpack:"ch"`
 	Drift         codedChanges             `msgpack:"dr"`
+	Invocations   []codedInvocation        `msgpack:"in,omitempty"`
 	Outputs       []codedOutput            `msgpack:"ou"`
 	Checks        []state.CheckResult      `msgpack:"ck"`
 	Relevant      []codedRelevant          `msgpack:"rl,omitempty"`

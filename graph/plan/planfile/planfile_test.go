@@ -106,7 +106,12 @@ func everything(t testing.TB) Saved {
 				target(t, "test_thing.a[1]")},
 			Excludes: []addr.Target{target(t, "module.b"), target(t, "module.b.data.test_thing.c")},
 			Replace:  []addr.Instance{instance(t, `test_thing.a["k"]`)},
-			Changes:  []*plan.Change{c, &same, bare}, Drift: []*plan.Change{everyField(t)},
+			Invoke:   []addr.Target{target(t, `action.test_thing.i["k"]`)},
+			Invocations: []*plan.Invocation{{Addr: instance(t, `action.test_thing.i["k"]`), Provider: c.Provider,
+				Config: cty.ObjectVal(map[string]cty.Value{"m": cty.StringVal("s").Mark(marks.Sensitive),
+					"n": cty.UnknownVal(cty.String)}),
+				Trigger: &plan.Trigger{Resource: c.Addr, Event: "after_create", Block: 1, Index: 2, Conditional: true}}},
+			Changes: []*plan.Change{c, &same, bare}, Drift: []*plan.Change{everyField(t)},
 			Outputs: []*plan.OutputChange{{
 				Name: "o", Action: plan.Update, Before: cty.StringVal("v").Mark(marks.Sensitive),
 				After: cty.UnknownVal(cty.DynamicPseudoType), Sensitive: true, BeforeSensitive: true,
@@ -122,7 +127,7 @@ func everything(t testing.TB) Saved {
 				Vertices: []plan.Vertex{{Kind: plan.ApplyObject, Change: 2, Address: "test_thing.bare"}, {
 					Kind: plan.EvalOutput, Change: -1, Address: "module.a.output.o",
 					Node: plan.Node{Kind: "output", Module: addr.ModuleOf("a"), Name: "output.o"},
-				}, {Kind: plan.Sync, Change: -1}},
+				}, {Kind: plan.Sync, Change: -1}, {Kind: plan.InvokeAction, Change: -2, Address: `action.test_thing.i["k"]`}},
 				Edges: [][2]int32{{1, 0}, {2, 1}}, Values: 1,
 			},
 			Dependencies: &plan.Dependencies{
@@ -170,6 +175,7 @@ func mustEncode(t testing.TB, s Saved) []byte {
 func TestTheExamplePlanLeavesNoFieldOut(t *testing.T) {
 	s := everything(t)
 	for _, v := range []any{*s.Plan, *s.Plan.Changes[0], *s.Plan.Changes[0].Importing, *s.Plan.Outputs[0],
+		*s.Plan.Invocations[0], *s.Plan.Invocations[0].Trigger,
 		s.Plan.Relevant[0], s.Plan.Providers[0], s.Config, s.Plan.Graph.Vertices[1].Node, s.Plan.Graph,
 		*s.Plan.Dependencies, s.Plan.Dependencies.Found[0], *s.Plan.Unread} {
 		r := reflect.ValueOf(v)
@@ -340,7 +346,7 @@ func TestAReferenceThatLeadsOutOfThePlanIsAnError(t *testing.T) {
 	for sentence, breakIt := range map[string]func(*plan.Graph){
 		"a change that is not there": func(g *plan.Graph) { g.Vertices[0].Change = 3 },
 		"a change before the first":  func(g *plan.Graph) { g.Vertices[0].Change = -2 },
-		"an edge to no vertex":       func(g *plan.Graph) { g.Edges[0][1] = 3 },
+		"an edge to no vertex":       func(g *plan.Graph) { g.Edges[0][1] = 4 },
 		"an edge from no vertex":     func(g *plan.Graph) { g.Edges[0][0] = -1 },
 		"an object of no change":     func(g *plan.Graph) { g.Vertices[0].Change = -1 },
 		"an output without a name":   func(g *plan.Graph) { g.Vertices[1].Node = plan.Node{} },

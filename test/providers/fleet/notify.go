@@ -44,9 +44,10 @@ func (*notify) Schema(_ context.Context, _ action.SchemaRequest, resp *action.Sc
 	resp.Schema = schema.Schema{
 		Description: "Writes itself into the record.",
 		Attributes: map[string]schema.Attribute{
-			"message":   schema.StringAttribute{Required: true, Description: "The name in the record."},
-			"region":    schema.StringAttribute{Optional: true, Description: "The region; `nowhere` is refused."},
-			"secret":    schema.StringAttribute{Optional: true, WriteOnly: true, Description: "The private data in the record."},
+			"message": schema.StringAttribute{Required: true, Description: "The name in the record."},
+			"region":  schema.StringAttribute{Optional: true, Description: "The region; `nowhere` is refused."},
+			"secret": schema.StringAttribute{Optional: true, WriteOnly: true,
+				Description: "The private data in the record."},
 			"steps":     schema.Int64Attribute{Optional: true, Description: "How often it reports progress."},
 			"step_ms":   schema.Int64Attribute{Optional: true, Description: "How long it waits after each report."},
 			"invoke_ms": schema.Int64Attribute{Optional: true, Description: "How long it takes before the first report."},
