@@ -193,7 +193,7 @@ func doubtText(b *strings.Builder, a addr.Instance, key state.DeposedKey, o *sta
 		return
 	}
 	name := a.String()
-	if key != state.CurrentObject {
+	if key != state.CurrentObject && a.Resource.Mode != addr.Action {
 		name += fmt.Sprintf(" (deposed object %s)", key)
 	}
 	fmt.Fprintf(b, "  %s\n    operation: %s, started %s\n    attempt:   %s of the run %s\n", name, d.Operation,
@@ -212,7 +212,12 @@ func doubtText(b *strings.Builder, a addr.Instance, key state.DeposedKey, o *sta
 	}
 	resolve := fmt.Sprintf(diag.Program()+" runs resolve %s -created=ID, or with -not-created",
 		document.ShellWord(a.String()))
-	if d.Operation != "create" {
+	switch d.Operation {
+	case "create":
+	case "invoke":
+		resolve = fmt.Sprintf(diag.Program()+" runs resolve %s -invoked, or with -not-invoked",
+			document.ShellWord(a.String()))
+	default:
 		resolve = "the next plan, by reading it; without one: " + resolve
 	}
 	fmt.Fprintf(b, "    resolve:   %s\n", resolve)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/millipede-iac/millipede/cmd/internal/running"
@@ -16,6 +17,8 @@ import (
 const resolveUsage = `
 Usage: coordinator [global options] runs resolve ADDRESS -created=ID
        coordinator [global options] runs resolve ADDRESS... -not-created
+       coordinator [global options] runs resolve ADDRESS... -invoked
+       coordinator [global options] runs resolve ADDRESS... -not-invoked
        coordinator [global options] runs resolve ADDRESS... -find
 
   Records the outcome of operations in doubt. If their run is resumed, it continues after the operations, or starts them
@@ -25,6 +28,8 @@ Options:
   -created=ID           The object with this ID exists: it is read and stored in the state.
   -find                 Record nothing: show the objects that creations in doubt may have made, with what was sent. The
                         provider must be able to list the resource type.
+  -invoked, -not-invoked
+                        The action took place, or did not. A resumed run goes on after it, or invokes it again.
   -not-created          There is no object; or an update changed nothing. After a deletion, both options have the
                         object read.
 ` + lockHelp + textHelp
@@ -37,6 +42,8 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 	shown.RegisterText(f)
 	created := f.String("created", "", "")
 	notCreated := f.Bool("not-created", false, "")
+	invoked := f.Bool("invoked", false, "")
+	notInvoked := f.Bool("not-invoked", false, "")
 	find := f.Bool("find", false, "")
 	var names []string
 	for len(args) > 0 && args[0] != "" && args[0][0] != '-' { // addresses may come first
@@ -48,9 +55,14 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 	u := running.On(a.TextScreen(shown), running.Kind{})
 	all, diags := instances(append(names, f.Args()...))
 	switch {
-	case !onlyOne(*created != "", *notCreated, *find):
+	case !onlyOne(*created != "", *notCreated, *invoked, *notInvoked, *find):
 		diags = diags.Append(diag.New(diag.Error, "Missing outcome of the operation", "Give either -created=ID "+
-			"or -not-created, or -find to look for the object.", nil))
+			"or -not-created, or -find to look for the object; for an action -invoked or -not-invoked.", nil))
+	case !diags.HasErrors() && slices.ContainsFunc(all, func(a addr.Instance) bool {
+		return (a.Resource.Mode == addr.Action) != (*invoked || *notInvoked)
+	}):
+		diags = diags.Append(diag.New(diag.Error, "Wrong kind of outcome", "The outcome of an action is -invoked or "+
+			"-not-invoked, and that of an operation on an object -created=ID or -not-created.", nil))
 	case *created != "" && len(all) > 1:
 		diags = diags.Append(diag.New(diag.Error, "Several objects with one ID", "With -created=ID, name one operation "+
 			"in doubt.", nil))
@@ -58,6 +70,9 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 	if diags.HasErrors() {
 		u.Diagnostics(diags)
 		return 1
+	}
+	if *invoked {
+		*created = "invoked"
 	}
 	resolved := func(names ...string) {
 		for _, name := range names {

@@ -148,6 +148,7 @@ type planFlags struct {
 	asked                      plan.Options
 	destroy, refreshOnly       bool
 	targets, excludes, replace []string
+	invoke                     []string
 	targetFiles, excludeFiles  []string
 	parallelism                parallelismFlag
 }
@@ -156,6 +157,7 @@ func (p *planFlags) register(f *flag.FlagSet) {
 	p.registerCommon(f)
 	f.BoolFunc("minimal-refresh", "", func(text string) error { return (*refreshFlag)(&p.asked).setMinimal(text) })
 	f.BoolVar(&p.asked.NoVerdicts, "no-verdicts", false, "")
+	listFlag(f, "invoke", &p.invoke)
 }
 
 // registerCommon registers the options of OpenTofu.
@@ -246,6 +248,7 @@ func (p *planFlags) ignored(saved *plan.Plan) []string {
 		{"-target", len(p.targets)+len(p.targetFiles) > 0},
 		{"-exclude", len(p.excludes)+len(p.excludeFiles) > 0},
 		{"-replace", len(p.replace) > 0},
+		{"-invoke", len(p.invoke) > 0},
 		{"-refresh-only", p.refreshOnly && saved.Mode != plan.RefreshOnly},
 	} {
 		if given.is {
@@ -303,6 +306,19 @@ func (p *planFlags) options(path func(name string) string) (plan.Options, diag.L
 		diags = diags.Append(wrongAddress("force-replace address", r, more))
 		out.Replace = append(out.Replace, parsed)
 	}
+	for _, t := range p.invoke {
+		parsed, more := addr.ParseTarget(t)
+		if !more.HasErrors() && parsed.Resource.Mode != addr.Action {
+			more = diag.Errors("", "The -invoke option accepts only actions: action.TYPE.NAME, with a key for one of several "+
+				"instances.", nil)
+		}
+		diags = diags.Append(wrongAddress("action address", t, more))
+		out.Invoke = append(out.Invoke, parsed)
+	}
+	if len(out.Invoke) > 0 && (out.Mode != plan.Normal || len(excludes)+len(p.replace) > 0) {
+		diags = diags.Append(diag.New(diag.Error, "Invalid combination of arguments", "The -invoke option stands alone, or "+
+			"with -target: it cannot be combined with -destroy, -refresh-only, -exclude or -replace.", nil))
+	}
 	return out, diags
 }
 
@@ -311,6 +327,10 @@ func (p *planFlags) serviceOnly() (diags diag.List) {
 	if len(p.excludes)+len(p.excludeFiles) > 0 {
 		diags = diags.Append(diag.New(diag.Error, "-exclude option is not supported", "The service that executes the run "+
 			"cannot exclude objects from a plan. Use -target to name the objects to plan.", nil))
+	}
+	if len(p.invoke) > 0 {
+		diags = diags.Append(diag.New(diag.Error, "-invoke option is not supported", "The service that executes the run "+
+			"invokes actions only when objects trigger them.", nil))
 	}
 	if n := p.parallelism.value; n != 0 && n != placement.DefaultParallelism { // drivers also pass the default
 		diags = diags.Append(diag.New(diag.Error, "Custom parallelism values are currently not supported", "The "+

@@ -16,6 +16,8 @@ Options for planning:
   -no-verdicts          With -refresh=changed, plan every object, even if nothing about it has changed since it
                         was last planned without changes.
   -replace=ADDRESS      Plan to replace this instance. May be given several times.
+  -invoke=ADDRESS       Invoke this action, and change nothing else, except what -target names. May be given several
+                        times.
 ` + scopeOptions
 	scopeHelp = `
 Options for planning:

@@ -397,10 +397,15 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 			detail += fmt.Sprintf("The provider has answered, and this part of the answer is readable:\n  %s\n\n",
 				d.Answer.Known)
 		}
-		if a.Describe(d.Vertex).Action == "create" {
+		switch a.Describe(d.Vertex).Action {
+		case "invoke":
+			detail += fmt.Sprintf("It is not invoked again by itself. Check whether it happened, then record it:\n  "+
+				diag.Program()+" runs resolve '%s' -invoked\n  "+diag.Program()+" runs resolve '%s' -not-invoked", d.Address,
+				d.Address)
+		case "create":
 			detail += fmt.Sprintf("Check whether it happened, then record it:\n  "+diag.Program()+" runs resolve '%s' "+
 				"-created ID\n  "+diag.Program()+" runs resolve '%s' -not-created", d.Address, d.Address)
-		} else {
+		default:
 			detail += fmt.Sprintf("The next plan reads the object, and continues from the existing one. Until then the "+
 				"operation holds its permits, because it may still be running; to release them at once, record its "+
 				"outcome:\n  "+

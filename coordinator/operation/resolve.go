@@ -65,6 +65,9 @@ func UnderWay(ctx context.Context, store journal.Runs, r journal.Run) (bool, err
 // its run is not over, the transaction also records the outcome for the run, so that a resumed run continues after
 // the operation, or starts it again. prior is the stored state.
 //
+// For an invocation of an action, id is any text if it took place. Of several invocations of one action that are in
+// doubt, one is resolved.
+//
 // If a worker has started the operation since the doubt was recorded, the user's outcome is rejected: Resolve
 // returns errors, and a transaction that records the worker, which must be committed nevertheless.
 func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Instance, id, who string) (tx journal.Commit,
@@ -86,6 +89,7 @@ func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Insta
 	}
 	done := id != ""
 	switch {
+	case at.Resource.Mode == addr.Action: // nothing but the doubt was stored
 	case o.Doubt.Operation == "create" && !done:
 	case o.Doubt.Operation == "delete":
 		there, diags := s.exists(ctx, at, set.Provider, o)
