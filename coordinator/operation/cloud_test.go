@@ -37,6 +37,9 @@ type cloud struct {
 	// lists has objects of the type fake_listed, if it is not nil.
 	lists *catalogue
 
+	// sends has the action fake_send, if it is not nil.
+	sends *post
+
 	// warns makes the validation of a note that is "strange" warn.
 	warns bool
 
@@ -99,6 +102,11 @@ func (c *cloud) Schemas(context.Context) (*provider.Schemas, diag.List) {
 	}
 	if c.lists != nil {
 		return c.lists.with(cloudSchemas), nil
+	}
+	if c.sends != nil {
+		with := *cloudSchemas
+		with.Actions = map[string]schema.Schema{"fake_send": sendConfig}
+		return &with, nil
 	}
 	if !c.takesMeta {
 		return cloudSchemas, nil

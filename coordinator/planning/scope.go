@@ -86,11 +86,14 @@ func NewScope(s *graph.Static, o plan.Options, prior *state.State) Scope {
 	}
 	sc.nodes = make([]bool, len(s.Nodes))
 	if len(targets) > 0 {
-		ancestors := s.AncestorsWithTriggers(append(hit, invoked...)...)
+		ancestors := s.AncestorsWithTriggers(hit...)
 		for _, v := range ancestors {
 			sc.nodes[v] = true
 		}
 		sc.needed = resourcesOf(s, ancestors, hit)
+		for _, v := range s.Graph.Ancestors(invoked...) {
+			sc.nodes[v] = true // what invoked actions refer to is evaluated, and not changed
+		}
 		sc.results(s)
 		return sc
 	}

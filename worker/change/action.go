@@ -27,9 +27,9 @@ func PlanAction(ctx context.Context, h Host, t *wire.ActionTask) diag.List {
 	return append(diags, h.Provider.PlanAction(ctx, k.name, config).WithAddress(h.Address)...)
 }
 
-// Invoke validates the configuration of an action, asks again whether it can be invoked, and invokes it. If the provider
-// did not say how it ended, the result says that it is in doubt. progress is called for each message of the provider,
-// in order, and not after Invoke has returned.
+// Invoke validates the configuration of an action, asks again whether it can be invoked, and invokes it. If the
+// provider did not say how it ended, the result says that it is in doubt. progress is called for each message of the
+// provider, in order, and not after Invoke has returned.
 func Invoke(ctx context.Context, h Host, t *wire.ActionTask, progress func(string)) *wire.Result {
 	out := &wire.Result{}
 	k, config, diags := h.validAction(ctx, t)
