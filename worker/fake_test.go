@@ -70,6 +70,8 @@ type cloud struct {
 	onApply func(context.Context, provider.ApplyRequest) (provider.ApplyResponse, diag.List)
 	onPlan  func(context.Context)
 	acquire diag.List
+	// onInvoke is what the action test_send does.
+	onInvoke func(ctx context.Context, progress func(string)) diag.List
 	// onList is called, if it is not nil, before an object is listed; listedSize is the length of their names.
 	onList     func(ctx context.Context, i int) error
 	listedSize int
@@ -95,6 +97,7 @@ func (c *cloud) Schemas(context.Context) (*provider.Schemas, diag.List) {
 		Lists:    map[string]schema.Schema{"test_listed": {Block: &schema.Block{}}},
 		Identities: map[string]schema.Identity{"test_listed": {Body: &schema.Object{Nesting: schema.NestingSingle,
 			Attributes: map[string]*schema.Attribute{"name": {Type: cty.String, Required: true}}}}},
+		Actions:   map[string]schema.Schema{"test_send": {Block: block()}},
 		Ephemeral: map[string]schema.Schema{"test_secret": {Block: block()}},
 	}, nil
 }

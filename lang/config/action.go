@@ -157,11 +157,6 @@ func (d *decoder) triggeredActions(e hcl.Expression) []hcl.Expression {
 // triggeredAction checks one reference, as far as its keys need not be evaluated.
 func (d *decoder) triggeredAction(e hcl.Expression) bool {
 	actions := 0
-	switch e.(type) {
-	case *hclsyntax.ScopeTraversalExpr, *hclsyntax.RelativeTraversalExpr, *hclsyntax.IndexExpr:
-	default:
-		actions = 2 // not an address
-	}
 	for _, trav := range e.Variables() {
 		ref, diags := addr.ParseReference(trav)
 		if diags.HasErrors() {
@@ -181,12 +176,25 @@ func (d *decoder) triggeredAction(e hcl.Expression) bool {
 			}
 		}
 	}
-	if actions != 1 {
+	if actions != 1 || !isAddress(e) {
 		d.err(e.Range(), "Invalid action reference", "Each element names one action of the module, as "+
 			"action.TYPE.NAME, with a key if it has count or for_each.")
 		return false
 	}
 	return true
+}
+
+// isAddress reports whether an expression is an address, whose keys may be expressions.
+func isAddress(e hcl.Expression) bool {
+	switch e := e.(type) {
+	case *hclsyntax.ScopeTraversalExpr:
+		return true
+	case *hclsyntax.RelativeTraversalExpr:
+		return isAddress(e.Source)
+	case *hclsyntax.IndexExpr:
+		return isAddress(e.Collection)
+	}
+	return false
 }
 
 // actionFailure decodes on_failure.
