@@ -90,6 +90,8 @@ type Applier struct {
 	checkObjects map[checkKey]int
 	opened       map[addr.ConfigResource][]opened
 	work         []work // by vertex; each element belongs to its vertex's steps
+
+	progress sync.Map // the last progress of actions, by attempt: texts
 }
 
 // checkKey identifies an object with rules: by its configuration, and by its own address.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -182,9 +183,20 @@ func (a *Applier) invocationKey(inv *plan.Invocation) state.DeposedKey {
 	return state.DeposedKey(hex.EncodeToString(sum[:4]))
 }
 
+// NoteProgress keeps the progress of an action, for the case that nobody reports how it has ended. It may be called from
+// any goroutine.
+func (a *Applier) NoteProgress(e wire.Event) {
+	if e.Kind == "progress" {
+		a.progress.Store(string(e.Attempt), e.Text)
+	}
+}
+
 // doubtInvocation returns the change that marks an invocation as in doubt.
 func (a *Applier) doubtInvocation(inv *plan.Invocation, d state.Doubt) []state.Change {
 	d.Operation = "invoke"
+	if last, ok := a.progress.Load(d.Attempt); ok && !strings.Contains(d.Reason, "last progress was: ") {
+		d.Reason = fmt.Sprintf("%s. Its last progress was: %s", strings.TrimSuffix(d.Reason, "."), last)
+	}
 	if s := a.Code.Schemas.Resource(inv.Provider.Provider, addr.Action, inv.Addr.Resource.Type); s != nil {
 		d.Sent = values.SentJSON(inv.Config, s.Block)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/schema"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
 )
 
 // post is what the action fake_send does.
@@ -459,5 +460,27 @@ func TestMistakesWithActionsAreReportedWithTheirPlaces(t *testing.T) {
 				t.Errorf("the operations are %q", done)
 			}
 		})
+	}
+}
+
+// A worker was gone while it invoked an action, and nothing said how far that had come. Here the run is left.
+func TestTheDoubtOfARunThatWasLeftHasTheLastProgress(t *testing.T) {
+	e := newPost(t)
+	e.session.Events = func(wire.Event) { e.abandon() }
+	goOn := make(chan struct{})
+	e.cloud.sends.during = func(string) error { <-goOn; return nil }
+	e.configure("action \"fake_send\" \"m\" {\n config {\n  message = \"m\"\n }\n}")
+	at, _ := addr.ParseTarget("action.fake_send.m")
+	_, diags := e.tryApply(e.plan(plan.Options{Invoke: []addr.Target{at}}))
+	close(goOn)
+	if !diags.HasErrors() {
+		t.Fatal("the run did not end while the action was in progress")
+	}
+	var reasons []string
+	for d := range e.state().Doubts() {
+		reasons = append(reasons, d.Reason)
+	}
+	if len(reasons) != 1 || !strings.HasSuffix(reasons[0], "Its last progress was: sending m") {
+		t.Errorf("the doubts are %q", reasons)
 	}
 }

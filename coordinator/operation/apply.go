@@ -353,6 +353,7 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 					}
 					var ours bool
 					if e.Address, ours = r.Address(e.Attempt, pool); ours {
+						a.NoteProgress(e)
 						s.Events(e)
 					}
 					return nil

@@ -62,7 +62,7 @@ func (p *Planner) expandAction(node int, n *graph.Node) program.Step {
 		return program.Step{} // it may depend on what does not exist any more; a trigger that needs it reports it
 	}
 	done, _ := p.Static.Find(graph.ResourceDone, n.Module, n.Named)
-	return p.growInvocations(f, diags.WithAddress(n.Address()), done)
+	return p.growInvocations(f, diags.WithAddress(n.Address()), []int{done})
 }
 
 // nothingInvoked returns an error for each key of the option -invoke that an action does not have.
@@ -77,8 +77,8 @@ func (p *Planner) nothingInvoked(n *graph.Node, found []*invocation) (diags diag
 	return diags
 }
 
-// growInvocations appends a vertex for each invocation. before is a vertex that waits for them; -1 for none.
-func (p *Planner) growInvocations(f *found, diags diag.List, before int) program.Step {
+// growInvocations appends a vertex for each invocation. before are the vertices that wait for them.
+func (p *Planner) growInvocations(f *found, diags diag.List, before []int) program.Step {
 	step := program.Step{Diags: diags, Value: f}
 	if len(f.invoked) == 0 || diags.HasErrors() {
 		f.invoked = nil
@@ -86,8 +86,8 @@ func (p *Planner) growInvocations(f *found, diags diag.List, before int) program
 	}
 	step.Growth = &program.Growth{Vertices: len(f.invoked)}
 	for i := range f.invoked {
-		if before >= 0 {
-			step.Growth.Edges = append(step.Growth.Edges, dag.Edge{Before: program.Grown(i), After: before})
+		for _, v := range before {
+			step.Growth.Edges = append(step.Growth.Edges, dag.Edge{Before: program.Grown(i), After: v})
 		}
 	}
 	return step
@@ -118,7 +118,8 @@ func (p *Planner) expandTriggers(node int, n *graph.Node) program.Step {
 			diags = diags.Append(more.WithAddress(c.Addr.String()))
 		}
 	}
-	return p.growInvocations(f, diags, -1)
+	// Only ephemeral objects wait, before they are closed.
+	return p.growInvocations(f, diags, slices.Collect(p.Static.Graph.After(node)))
 }
 
 // changesOf returns the planned changes of the current objects of a resource, in order.

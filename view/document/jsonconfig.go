@@ -222,6 +222,9 @@ func (f *configForm) module(n *config.Node) jsonConfigModule {
 	out := jsonConfigModule{Outputs: map[string]jsonConfigOutput{}, Calls: map[string]jsonModuleCall{},
 		Variables: map[string]jsonConfigInput{}}
 	for _, r := range m.Resources {
+		if r.Addr.Mode == addr.Action {
+			continue // programs that know nothing of actions take all of these for resources
+		}
 		out.Resources = append(out.Resources, f.resource(r, n))
 	}
 	slices.SortFunc(out.Resources, func(a, b jsonConfigResource) int {
