@@ -32,6 +32,16 @@ type invocation struct {
 	at     *hcl.Range         // the trigger; nil for none
 }
 
+// invokedAt returns the invocation of a vertex; nil for other vertices.
+func (p *Planner) invokedAt(vx vertex) *invocation {
+	if vx.node >= 0 {
+		return nil
+	}
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.invoked[-1-vx.node]
+}
+
 // invokes reports whether the plan has invocations at all.
 func (p *Planner) invokes() bool {
 	return (p.Mode == plan.Normal || p.Mode == plan.Destroy) && !p.BeforeDestroy && len(p.Imports) == 0

@@ -95,8 +95,9 @@ type Planner struct {
 	changes  map[changeKey]*plan.Change
 	drift    []*plan.Change
 	outputs  map[string]*plan.OutputChange
-	// invocations are planned invocations of actions.
+	// invocations are planned invocations of actions, invoked all that have vertices.
 	invocations []*plan.Invocation
+	invoked     []*invocation
 	checks      map[string]*checkState
 	// pending are the resources with a planned change that is not a no-op, and the module instances that have it.
 	pending map[addr.ConfigResource]map[addr.ModuleInstance]bool
@@ -123,11 +124,11 @@ type changeKey struct {
 
 // vertex is a vertex of the growing graph: a static node, or one object of an instance.
 type vertex struct {
-	// node is the static node; for an object, the one of its resource (or orphan).
+	// node is the static node; for an object, the one of its resource (or orphan); for an invocation, -1 minus its index in
+	// Planner.invoked.
 	node int
-	// object is set for an object's vertex, invoked for that of an invocation.
-	object  *object
-	invoked *invocation
+	// object is set for an object's vertex.
+	object *object
 }
 
 // object is the object of a vertex.
@@ -175,10 +176,10 @@ func (p *Planner) vertex(v int) vertex {
 // Describe implements program.Program.
 func (p *Planner) Describe(v int) program.Description {
 	vx := p.vertex(v)
-	n := &p.Static.Nodes[vx.node]
-	if v := vx.invoked; v != nil {
+	if v := p.invokedAt(vx); v != nil {
 		return program.Description{Address: v.Addr.String(), Class: v.Addr.Resource.Type, Action: "plan"}
 	}
+	n := &p.Static.Nodes[vx.node]
 	if vx.object == nil {
 		return program.Description{Address: n.Address(), Hidden: true}
 	}
@@ -207,7 +208,7 @@ func (p *Planner) Describe(v int) program.Description {
 // Anyway reports that ephemeral objects are closed even if their users have failed.
 func (p *Planner) Anyway(v int) bool {
 	vx := p.vertex(v)
-	return vx.object == nil && vx.invoked == nil && p.Static.Nodes[vx.node].Kind == graph.CloseNode
+	return vx.object == nil && vx.node >= 0 && p.Static.Nodes[vx.node].Kind == graph.CloseNode
 }
 
 // Prepare implements program.Program.
@@ -218,9 +219,9 @@ func (p *Planner) Prepare(ctx context.Context, v int) program.Step {
 		step.Diags = step.Diags.WithAddress(vx.object.addr.String())
 		return step
 	}
-	if vx.invoked != nil {
-		step := p.prepareInvocation(vx.invoked)
-		step.Diags = step.Diags.WithAddress(vx.invoked.Addr.String())
+	if i := p.invokedAt(vx); i != nil {
+		step := p.prepareInvocation(i)
+		step.Diags = step.Diags.WithAddress(i.Addr.String())
 		return step
 	}
 	n := &p.Static.Nodes[vx.node]
@@ -257,9 +258,9 @@ func (p *Planner) Prepare(ctx context.Context, v int) program.Step {
 // Complete implements program.Program.
 func (p *Planner) Complete(ctx context.Context, v int, r *wire.Result) program.Step {
 	vx := p.vertex(v)
-	if vx.invoked != nil {
-		step := p.completeInvocation(vx.invoked, r)
-		step.Diags = step.Diags.WithAddress(vx.invoked.Addr.String())
+	if i := p.invokedAt(vx); i != nil {
+		step := p.completeInvocation(i, r)
+		step.Diags = step.Diags.WithAddress(i.Addr.String())
 		return step
 	}
 	if vx.object == nil {
@@ -305,7 +306,8 @@ func (p *Planner) Accept(v int, step *program.Step) {
 		p.vertices = append(p.vertices, vertex{node: f.node, object: &f.objects[i]})
 	}
 	for _, i := range f.invoked {
-		p.vertices = append(p.vertices, vertex{node: f.node, invoked: i})
+		p.invoked = append(p.invoked, i)
+		p.vertices = append(p.vertices, vertex{node: -len(p.invoked)})
 	}
 	for _, k := range f.kept {
 		p.take(k)
