@@ -183,8 +183,8 @@ func (a *Applier) invocationKey(inv *plan.Invocation) state.DeposedKey {
 	return state.DeposedKey(hex.EncodeToString(sum[:4]))
 }
 
-// NoteProgress keeps the progress of an action, for the case that nobody reports how it has ended. It may be called from
-// any goroutine.
+// NoteProgress keeps the progress of an action, for the case that nobody reports how it has ended. It may be called
+// from any goroutine.
 func (a *Applier) NoteProgress(e wire.Event) {
 	if e.Kind == "progress" {
 		a.progress.Store(string(e.Attempt), e.Text)

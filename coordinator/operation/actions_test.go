@@ -421,7 +421,8 @@ action "fake_send" "m" {
 }
 
 func TestMistakesWithActionsAreReportedWithTheirPlaces(t *testing.T) {
-	const lifecycle = "resource \"fake_thing\" \"a\" {\n name = \"a\"\n lifecycle {\n  action_trigger {\n%s\n  }\n }\n}\n" +
+	const lifecycle = "resource \"fake_thing\" \"a\" {\n name = \"a\"\n lifecycle {\n  action_trigger {\n%s\n" +
+		"  }\n }\n}\n" +
 		"action \"fake_send\" \"m\" {\n config {\n  message = \"m\"\n }\n}\n"
 	in := func(text string) string { return fmt.Sprintf(lifecycle, text) }
 	action := func(body string) string {

@@ -124,8 +124,8 @@ type changeKey struct {
 
 // vertex is a vertex of the growing graph: a static node, or one object of an instance.
 type vertex struct {
-	// node is the static node; for an object, the one of its resource (or orphan); for an invocation, -1 minus its index in
-	// Planner.invoked.
+	// node is the static node; for an object, the one of its resource (or orphan); for an invocation, -1 minus its index
+	// in Planner.invoked.
 	node int
 	// object is set for an object's vertex.
 	object *object

@@ -109,8 +109,9 @@ type actor5 struct{ thing5 }
 func (s *actor5) GetSchema(ctx context.Context, r *tfplugin5.GetProviderSchema_Request) (
 	*tfplugin5.GetProviderSchema_Response, error) {
 	resp, err := s.thing5.GetSchema(ctx, r)
-	resp.ActionSchemas = map[string]*tfplugin5.ActionSchema{"act": {Schema: &tfplugin5.Schema{Block: &tfplugin5.Schema_Block{
-		Attributes: []*tfplugin5.Schema_Attribute{{Name: "text", Type: []byte(`"string"`), Required: true}}}}}}
+	block := &tfplugin5.Schema_Block{
+		Attributes: []*tfplugin5.Schema_Attribute{{Name: "text", Type: []byte(`"string"`), Required: true}}}
+	resp.ActionSchemas = map[string]*tfplugin5.ActionSchema{"act": {Schema: &tfplugin5.Schema{Block: block}}}
 	return resp, err
 }
 
