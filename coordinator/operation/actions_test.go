@@ -445,7 +445,8 @@ func TestMistakesWithActionsAreReportedWithTheirPlaces(t *testing.T) {
 			"action \"fake_send\" \"x\" {\n config {\n  message = caller.id\n }\n}", "still not known"},
 		"what waits for the change itself, before it": {in("events=[before_create]\nactions=[action.fake_send.x]") +
 			"resource \"fake_thing\" \"b\" {\n name = fake_thing.a.id\n}\n" +
-			"action \"fake_send\" \"x\" {\n config {\n  message = fake_thing.b.id\n }\n}", "Cycle: "},
+			"action \"fake_send\" \"x\" {\n config {\n  message = fake_thing.b.id\n }\n}",
+			"An action waits for everything"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			e := newPost(t)

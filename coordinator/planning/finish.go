@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
@@ -50,6 +51,15 @@ func (p *Planner) Plan(failed bool) (*plan.Plan, diag.List) {
 
 // Unordered returns the error of a plan whose changes have a dependency cycle.
 func Unordered(circle []string) diag.List {
+	if slices.ContainsFunc(circle, func(name string) bool {
+		a, diags := addr.ParseInstance(name)
+		return !diags.HasErrors() && a.Resource.Mode == addr.Action
+	}) {
+		return diag.Errors("Cycle: "+strings.Join(circle, ", "), "Each of these waits for the next one, and the last one "+
+			"for the first, so the plan has no order. An action waits for everything that its config block refers to, and "+
+			"what depends on the object that triggers it waits for the action. Remove one of the references, or use "+
+			"another event.", nil)
+	}
 	return diag.Errors("Cycle: "+strings.Join(circle, ", "),
 		"Each of these waits for the next one, and the last one for the first, so the plan has no order. The "+
 			"dependencies that the state recorded when the objects were made contradict the present references of their "+
