@@ -58,7 +58,8 @@ func TestActionsAreInvokedAtMostOnceWhateverDies(t *testing.T) {
 	lost.Start() // and reports from its journal what it had begun
 	killedAfter(s, p, "invoke", 10)
 
-	again := map[string]bool{}
+	again := map[string]bool{} // a plugin may go on to the end of an action after its worker has died
+	doubted := 0
 	var text string
 	for range 4 {
 		r := s.Run("runs", "resume", "-no-color")
@@ -67,6 +68,7 @@ func TestActionsAreInvokedAtMostOnceWhateverDies(t *testing.T) {
 		if len(doubts) == 0 {
 			break
 		}
+		doubted += len(doubts)
 		finished := map[string]bool{}
 		for _, c := range s.Calls("invoke") {
 			finished[c.Name] = finished[c.Name] || c.Ended
@@ -96,8 +98,8 @@ func TestActionsAreInvokedAtMostOnceWhateverDies(t *testing.T) {
 			t.Errorf("%s was begun %d times; resolved as not invoked: %t", name, starts[name], again[name])
 		}
 	}
-	if len(again) == 0 {
-		t.Error("nothing was cut off")
+	if doubted == 0 {
+		t.Error("nothing was in doubt")
 	}
 	if left := s.State().Doubts; len(left) > 0 {
 		t.Errorf("in doubt are still %v", left)
