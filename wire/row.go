@@ -45,13 +45,14 @@ func number(r *coding.Row, n *int) {
 }
 
 func (p *Provider) row(r *coding.Row) {
-	r.Struct(6)
+	r.Struct(7)
 	p.Package.row(r)
 	r.Text(&p.Address)
 	r.Bytes(&p.Config)
 	r.Text(&p.Digest)
 	r.Text(&p.Dir)
 	r.Rare(p.Mock == nil)
+	r.Bool(&p.MayDefer)
 }
 
 func (p *Package) row(r *coding.Row) {
@@ -129,7 +130,7 @@ func (t *ApplyTask) row(r *coding.Row) {
 }
 
 func (r *Result) row(to *coding.Row) {
-	to.Struct(19)
+	to.Struct(20)
 	number(to, &r.Protocol)
 	to.Text((*string)(&r.Attempt))
 	to.Text(&r.Nonce)
@@ -153,6 +154,7 @@ func (r *Result) row(to *coding.Row) {
 	to.Rare(r.Function == nil)
 	to.Rare(r.Answer == nil)
 	to.Rare(r.List == nil)
+	to.Text(&r.Deferred)
 }
 
 func (p *PlanResult) row(r *coding.Row) {

@@ -118,6 +118,9 @@ type Provider struct {
 	Dir string `msgpack:"wd,omitempty"`
 	// Mock replaces the provider's answers about an object, in tests.
 	Mock *Mock `msgpack:"m,omitempty"`
+	// MayDefer tells the provider that it may put off what it is asked, because something that it needs is not known
+	// yet; the result has Deferred then. A worker that does not know this field does not allow it.
+	MayDefer bool `msgpack:"md,omitempty"`
 }
 
 // Mock describes the objects of a mocked provider. Values is a JSON object with the values of attributes that the
@@ -466,6 +469,10 @@ type Result struct {
 
 	// List ends the pages of a list.
 	List *ListResult `msgpack:"li,omitempty"`
+
+	// Deferred is why the provider has put the operation off, a provider.DeferralReason; empty if it has not. The
+	// operation's result is then what is known beforehand; that of reading and opening is empty.
+	Deferred string `msgpack:"df,omitempty"`
 }
 
 // Answer has the known part of a provider's answer that cannot be stored as it is.

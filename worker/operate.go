@@ -110,6 +110,9 @@ func (w *Worker) configure(p wire.Provider) Configure {
 			return append(diags, diag.New(diag.Error, "Invalid provider configuration",
 				fmt.Sprintf("The configuration of %s does not fit the provider's schema: %s.", p.Address, err), nil))
 		}
+		if p.MayDefer {
+			ctx, _ = provider.AllowDeferral(ctx) // it puts off its operations, each with a reason of its own
+		}
 		return append(diags, target.Configure(ctx, config, w.EngineVersion)...)
 	}
 }

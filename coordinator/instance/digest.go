@@ -43,6 +43,9 @@ func Digest(p *wire.Provider, s *schema.Schema, task *wire.PlanTask) (sum [16]by
 	if d.flag(p.Mock != nil); p.Mock != nil {
 		d.bytes(p.Mock.Values)
 	}
+	if p.MayDefer { // otherwise the digests of earlier versions remain valid
+		d.flag(true)
+	}
 	d.number(s.Version)
 	d.task(task)
 	*buffer = d

@@ -149,6 +149,22 @@ func TestAnswerThatDoesNotFitItsSchemaIsTheProvidersError(t *testing.T) {
 		_, diags := p.ReadResource(t.Context(), request)
 		onlyProblem(t, diags, "Invalid provider response")
 	})
+	t.Run("a deferral that was allowed", func(t *testing.T) {
+		told := false
+		p := plugin6(t, &thing6{read: func(r *tfplugin6.ReadResource_Request) (*tfplugin6.ReadResource_Response,
+			error) {
+			told = r.ClientCapabilities.GetDeferralAllowed()
+			return &tfplugin6.ReadResource_Response{NewState: r.CurrentState,
+				Deferred: &tfplugin6.Deferred{Reason: tfplugin6.Deferred_ABSENT_PREREQ}}, nil
+		}}, Options{})
+		ctx, deferral := provider.AllowDeferral(t.Context())
+		if _, diags := p.ReadResource(ctx, request); len(diags) > 0 {
+			t.Error(diags.Err())
+		}
+		if !told || deferral.Reason() != provider.AbsentPrerequisite {
+			t.Errorf("the provider was told that it is allowed: %v; the reason is %q", told, deferral.Reason())
+		}
+	})
 }
 
 func TestValueThatDoesNotFitTheSchemaIsNotSent(t *testing.T) {

@@ -38,7 +38,7 @@ func (p *Provider) Configure(ctx context.Context, config cty.Value, engineVersio
 	req := &tfplugin6.ConfigureProvider_Request{
 		TerraformVersion:   engineVersion,
 		Config:             e.value(config, d.config.ty),
-		ClientCapabilities: clientCapabilities,
+		ClientCapabilities: allowed(ctx),
 	}
 	if diags := e.failed("the provider's configuration"); diags != nil {
 		return diags

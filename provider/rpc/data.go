@@ -42,7 +42,7 @@ func (p *Provider) ReadDataSource(ctx context.Context, typeName string, config, 
 		TypeName:           typeName,
 		Config:             e.value(config, s.ty),
 		ProviderMeta:       e.meta(providerMeta, all.meta),
-		ClientCapabilities: clientCapabilities,
+		ClientCapabilities: allowed(ctx),
 	}
 	if diags := e.failed(typeName); diags != nil {
 		return cty.NilVal, diags
@@ -52,7 +52,7 @@ func (p *Provider) ReadDataSource(ctx context.Context, typeName string, config, 
 		return cty.NilVal, p.lost(ctx, "ReadDataSource", err)
 	}
 	d := p.decode("ReadDataSource", typeName, resp.Diagnostics)
-	d.notDeferred(resp.Deferred)
+	d.deferral(ctx, resp.Deferred)
 	return d.value(resp.State, s.ty), d.diags
 }
 
@@ -84,7 +84,7 @@ func (p *Provider) OpenEphemeral(ctx context.Context, typeName string, config ct
 	req := &tfplugin6.OpenEphemeralResource_Request{
 		TypeName:           typeName,
 		Config:             e.value(config, s.ty),
-		ClientCapabilities: clientCapabilities,
+		ClientCapabilities: allowed(ctx),
 	}
 	if diags := e.failed(typeName); diags != nil {
 		return provider.Opened{}, diags
@@ -94,7 +94,7 @@ func (p *Provider) OpenEphemeral(ctx context.Context, typeName string, config ct
 		return provider.Opened{}, p.lost(ctx, "OpenEphemeralResource", err)
 	}
 	d := p.decode("OpenEphemeralResource", typeName, resp.Diagnostics)
-	d.notDeferred(resp.Deferred)
+	d.deferral(ctx, resp.Deferred)
 	return provider.Opened{
 		Object:  d.value(resp.Result, s.ty),
 		Private: resp.Private,

@@ -21,7 +21,7 @@ func (p *Provider) ValidateResourceConfig(ctx context.Context, typeName string, 
 	req := &tfplugin6.ValidateResourceConfig_Request{
 		TypeName:           typeName,
 		Config:             e.value(config, s.ty),
-		ClientCapabilities: clientCapabilities,
+		ClientCapabilities: allowed(ctx),
 	}
 	if diags := e.failed(typeName); diags != nil {
 		return diags
@@ -94,7 +94,7 @@ func (p *Provider) ReadResource(ctx context.Context, r provider.ReadRequest) (pr
 		CurrentState:       e.value(r.Prior, s.ty),
 		Private:            r.Private,
 		ProviderMeta:       e.meta(r.ProviderMeta, all.meta),
-		ClientCapabilities: clientCapabilities,
+		ClientCapabilities: allowed(ctx),
 		CurrentIdentity:    e.identity(r.Identity, s.identity),
 	}
 	if diags := e.failed(r.TypeName); diags != nil {
@@ -105,7 +105,7 @@ func (p *Provider) ReadResource(ctx context.Context, r provider.ReadRequest) (pr
 		return provider.ReadResponse{}, p.lost(ctx, "ReadResource", err)
 	}
 	d := p.decode("ReadResource", r.TypeName, resp.Diagnostics)
-	d.notDeferred(resp.Deferred)
+	d.deferral(ctx, resp.Deferred)
 	out := provider.ReadResponse{
 		Object:   d.value(resp.NewState, s.ty),
 		Private:  resp.Private,
@@ -134,7 +134,7 @@ func (p *Provider) PlanResourceChange(ctx context.Context, r provider.PlanReques
 		Config:             e.value(r.Config, s.ty),
 		PriorPrivate:       r.PriorPrivate,
 		ProviderMeta:       e.meta(r.ProviderMeta, all.meta),
-		ClientCapabilities: clientCapabilities,
+		ClientCapabilities: allowed(ctx),
 		PriorIdentity:      e.identity(r.PriorIdentity, s.identity),
 	}
 	if diags := e.failed(r.TypeName); diags != nil {
@@ -145,7 +145,7 @@ func (p *Provider) PlanResourceChange(ctx context.Context, r provider.PlanReques
 		return provider.PlanResponse{}, p.lost(ctx, "PlanResourceChange", err)
 	}
 	d := p.decode("PlanResourceChange", r.TypeName, resp.Diagnostics)
-	d.notDeferred(resp.Deferred)
+	d.deferral(ctx, resp.Deferred)
 	out := provider.PlanResponse{
 		Planned:          d.value(resp.PlannedState, s.ty),
 		Private:          resp.PlannedPrivate,
@@ -223,7 +223,7 @@ func (p *Provider) ImportResourceState(ctx context.Context, r provider.ImportReq
 	req := &tfplugin6.ImportResourceState_Request{
 		TypeName:           r.TypeName,
 		Id:                 r.ID,
-		ClientCapabilities: clientCapabilities,
+		ClientCapabilities: allowed(ctx),
 	}
 	if r.Identity != cty.NilVal {
 		if s.identity == cty.NilType {
@@ -239,7 +239,7 @@ func (p *Provider) ImportResourceState(ctx context.Context, r provider.ImportReq
 		return nil, p.lost(ctx, "ImportResourceState", err)
 	}
 	d := p.decode("ImportResourceState", r.TypeName, resp.Diagnostics)
-	d.notDeferred(resp.Deferred)
+	d.deferral(ctx, resp.Deferred)
 	var out []provider.Imported
 	for _, from := range resp.ImportedResources {
 		s, ok := all.managed.get(from.TypeName)

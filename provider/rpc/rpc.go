@@ -147,5 +147,16 @@ func ended(span *trace.Span, method string, err error) {
 
 func sameName(method string) string { return method }
 
-// clientCapabilities are the features that the engine supports. Deferred actions are not among them.
-var clientCapabilities = &tfplugin6.ClientCapabilities{WriteOnlyAttributesAllowed: true}
+// allowed returns the features that the engine supports in a call: answers that put it off only where the context
+// allows them.
+func allowed(ctx context.Context) *tfplugin6.ClientCapabilities {
+	if provider.DeferralOf(ctx) == nil {
+		return clientCapabilities
+	}
+	return deferringCapabilities
+}
+
+var (
+	clientCapabilities    = &tfplugin6.ClientCapabilities{WriteOnlyAttributesAllowed: true}
+	deferringCapabilities = &tfplugin6.ClientCapabilities{WriteOnlyAttributesAllowed: true, DeferralAllowed: true}
+)

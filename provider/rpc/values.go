@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/zclconf/go-cty/cty"
@@ -9,6 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/internal/coding"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/schema"
+	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/tfplugin6"
 )
 
@@ -110,15 +112,32 @@ func (d *decoder) noWriteOnly(block *schema.Block, v cty.Value) {
 	}
 }
 
-// notDeferred reports an answer that defers the operation, which clientCapabilities does not allow.
-func (d *decoder) notDeferred(deferred *tfplugin6.Deferred) {
+// deferral records an answer that puts the operation off, or reports it if that was not allowed.
+func (d *decoder) deferral(ctx context.Context, deferred *tfplugin6.Deferred) {
 	if deferred == nil {
+		return
+	}
+	if d := provider.DeferralOf(ctx); d != nil {
+		d.Record(deferralReason(deferred.Reason))
 		return
 	}
 	d.diags = d.diags.Append(diag.New(diag.Error, invalidResponse, fmt.Sprintf(
 		"Provider %s put off the %s call for %q (%s), although it was told that this is not possible.\n\nThis is a "+
 			"bug in the provider.",
 		d.p.options.Name, d.method, d.typeName, deferred.Reason), nil))
+}
+
+func deferralReason(r tfplugin6.Deferred_Reason) provider.DeferralReason {
+	switch r {
+	case tfplugin6.Deferred_RESOURCE_CONFIG_UNKNOWN:
+		return provider.ResourceConfigUnknown
+	case tfplugin6.Deferred_PROVIDER_CONFIG_UNKNOWN:
+		return provider.ProviderConfigUnknown
+	case tfplugin6.Deferred_ABSENT_PREREQ:
+		return provider.AbsentPrerequisite
+	default:
+		return provider.UnknownReason
+	}
 }
 
 // decodeValue decodes a value in either encoding. An absent value is null. The bytes come from a plugin and are not

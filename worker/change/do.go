@@ -7,6 +7,7 @@ import (
 
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/schema"
+	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -15,6 +16,10 @@ import (
 func Do(ctx context.Context, h Host, t *wire.Task) *wire.Result {
 	out := &wire.Result{}
 	var diags diag.List
+	var deferral *provider.Deferral
+	if t.Provider.MayDefer {
+		ctx, deferral = provider.AllowDeferral(ctx)
+	}
 	switch {
 	case t.Schema != nil:
 		out.Schema = Schemas(h, t.Schema)
@@ -39,7 +44,7 @@ func Do(ctx context.Context, h Host, t *wire.Task) *wire.Result {
 	default:
 		panic("change: the task names no provider operation")
 	}
-	out.Diagnostics = wire.DiagsToWire(diags)
+	out.Diagnostics, out.Deferred = wire.DiagsToWire(diags), string(deferral.Reason())
 	return out
 }
 

@@ -48,6 +48,8 @@ func (i instance) importOne(ctx context.Context, t *wire.ImportTask) (object, di
 		return i.absent(), diags
 	}
 	switch {
+	case putOff(ctx):
+		return i.absent(), diags // the plan is that of a new object
 	case len(found) > 1:
 		return i.absent(), append(diags, i.problem("Multiple import states not supported",
 			"The import of %s found %d objects, but an import block takes one.", i.Address, len(found)))
@@ -76,7 +78,7 @@ func (i instance) find(ctx context.Context, t *wire.ImportTask) ([]provider.Impo
 	}
 	found, diags := i.Provider.ImportResourceState(ctx, r)
 	diags = diags.WithAddress(i.Address)
-	if diags.HasErrors() {
+	if diags.HasErrors() || putOff(ctx) {
 		return nil, diags
 	}
 	if len(found) == 0 {

@@ -76,8 +76,8 @@ func (i instance) refresh(ctx context.Context, o object) (object, diag.List) {
 		Identity:     o.identity,
 	})
 	diags = diags.WithAddress(i.Address)
-	if diags.HasErrors() {
-		return o, diags
+	if diags.HasErrors() || putOff(ctx) {
+		return o, diags // as it was
 	}
 	found := i.conforms(resp.Object)
 	if len(found) > 0 {

@@ -6,6 +6,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -25,13 +26,18 @@ func ReadData(ctx context.Context, h Host, t *wire.ReadDataTask) ([]byte, diag.L
 		return nil, diags
 	}
 	v, more := h.Provider.ReadDataSource(ctx, k.name, config, meta)
-	if diags = append(diags, more.WithAddress(h.Address)...); diags.HasErrors() {
+	if diags = append(diags, more.WithAddress(h.Address)...); diags.HasErrors() || putOff(ctx) {
 		return nil, diags
 	}
 	if diags = append(diags, h.checkWhole(k, v, "reading")...); diags.HasErrors() {
 		return nil, diags
 	}
 	return encodeValue(v, k.ty), diags
+}
+
+// putOff reports whether the provider has put off a call of the operation.
+func putOff(ctx context.Context) bool {
+	return provider.DeferralOf(ctx).Reason() != provider.NoDeferral
 }
 
 // checkWhole checks an answer that must be a complete object: not null, of the right type, and wholly known.
@@ -76,7 +82,7 @@ func (h Host) open(ctx context.Context, k kind, t *wire.EphemeralTask) (*wire.Ep
 		return nil, diags
 	}
 	opened, more := h.Provider.OpenEphemeral(ctx, k.name, config)
-	if diags = append(diags, more.WithAddress(h.Address)...); diags.HasErrors() {
+	if diags = append(diags, more.WithAddress(h.Address)...); diags.HasErrors() || putOff(ctx) {
 		return nil, diags
 	}
 	if diags = append(diags, h.checkWhole(k, opened.Object, "opening")...); diags.HasErrors() {
