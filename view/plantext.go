@@ -51,6 +51,7 @@ func (o TextOptions) rule() string {
 func PlanText(w io.Writer, p *plan.Plan, schemas *values.Schemas, o TextOptions) error {
 	t := planText{TextOptions: o, plan: p, schemas: schemas, w: w}
 	t.write()
+	t.deferred()
 	if text := document.UnreadSentence(p.Unread); text != "" {
 		t.line("\n" + o.wrap(text))
 	}
@@ -261,6 +262,8 @@ func (t *planText) nothing(drifted bool) {
 	case t.plan.Mode == plan.Destroy:
 		green("No objects need to be destroyed.")
 		t.line(t.wrap("Nothing was created so far, or all of it was deleted already."))
+	case len(deferredOf(t.plan)) > 0:
+		headline("", "Nothing to change yet.", "The rest of the configuration is deferred.")
 	default:
 		green("Your infrastructure matches the configuration.")
 		switch {

@@ -13,7 +13,7 @@ const planUsage = `
 Usage: coordinator [global options] plan [options]
 
   Shows the changes that would bring the real objects in line with the configuration. Nothing is changed.
-` + modesHelp + planningHelp + `
+` + modesHelp + planningHelp + deferralHelp + `
 Other options:
   -out=FILE             Save the plan to a file, for apply.
   -generate-config-out=FILE
@@ -34,6 +34,7 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 	vf.RegisterReveal(f)
 	sf.registerReading(f)
 	pf.register(f)
+	pf.registerDeferral(f)
 	out := f.String("out", "", "")
 	generated := f.String("generate-config-out", "", "")
 	detailed := f.Bool("detailed-exitcode", false, "")
@@ -66,6 +67,7 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 			r.UI.Diagnostics(running.NotDetached())
 			return 1
 		}
+		options.Defers = pf.defers(r.Engine.Session.Rules)
 		texts, diags := r.Generate(ctx, *generated, options.Targets, options.Excludes)
 		if diags.HasErrors() {
 			r.UI.Diagnostics(diags.Append(a.Estate.WriteGenerated(*generated, texts)))

@@ -151,6 +151,25 @@ type planFlags struct {
 	invoke                     []string
 	targetFiles, excludeFiles  []string
 	parallelism                parallelismFlag
+	// deferral is -allow-deferral; nil if it was not given.
+	deferral *bool
+}
+
+// registerDeferral registers -allow-deferral, for commands that plan changes or apply them.
+func (p *planFlags) registerDeferral(f *flag.FlagSet) {
+	f.BoolFunc("allow-deferral", "", func(text string) error {
+		on, err := strconv.ParseBool(text)
+		p.deferral = &on
+		return err
+	})
+}
+
+// defers reports whether the plan may leave out what cannot be planned yet; rules say so where the option is missing.
+func (p *planFlags) defers(rules *placement.Rules) bool {
+	if p.deferral != nil {
+		return *p.deferral
+	}
+	return rules.AllowsDeferral()
 }
 
 func (p *planFlags) register(f *flag.FlagSet) {
@@ -335,6 +354,10 @@ func (p *planFlags) serviceOnly() (diags diag.List) {
 	if n := p.parallelism.value; n != 0 && n != placement.DefaultParallelism { // drivers also pass the default
 		diags = diags.Append(diag.New(diag.Error, "Custom parallelism values are currently not supported", "The "+
 			"service that executes the run decides how many operations run at a time.", nil))
+	}
+	if p.defers(nil) {
+		diags = diags.Append(diag.New(diag.Error, "-allow-deferral is not supported", "The service that executes the run "+
+			"plans the whole configuration at once.", nil))
 	}
 	if p.asked.Refresh == placement.RefreshChanged || p.asked.NoVerdicts {
 		diags = diags.Append(diag.New(diag.Error, "-refresh=changed is not supported", "The service that executes the run "+

@@ -29,6 +29,9 @@ Options for planning:
   -var 'NAME=VALUE'     Set an input variable of the root module. May be given several times.
   -var-file=FILE        Set the variables in a file, beside terraform.tfvars and *.auto.tfvars.
 `
+	deferralHelp = `  -allow-deferral       Leave out what cannot be planned before other changes are made, instead of refusing the
+                        plan.
+`
 	approvingHelp = `
 Options for applying:
   -auto-approve         Do not ask.

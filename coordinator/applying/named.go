@@ -28,11 +28,14 @@ func (a *Applier) sync(n *graph.Node) program.Step {
 		return step
 	}
 	if n.Kind == graph.ResourceNode && n.Resource.Addr.Mode == addr.Managed &&
-		(a.Plan.Mode == plan.RefreshOnly || len(a.Plan.Targets)+len(a.Plan.Excludes)+len(a.Plan.Invoke) > 0) {
+		(a.Plan.Mode == plan.RefreshOnly || a.Plan.Defers ||
+			len(a.Plan.Targets)+len(a.Plan.Excludes)+len(a.Plan.Invoke) > 0) {
 		for _, m := range a.Store.Instances(n.Module) {
 			r := m.ResourceBlock(n.Resource.Addr)
 			r.LeaveOutMissing(func(i addr.Instance) *state.Object { return a.object(i, state.CurrentObject) })
-			a.keepBeyond(r)
+			if a.Plan.Mode == plan.RefreshOnly || len(a.Plan.Targets)+len(a.Plan.Excludes) > 0 {
+				a.keepBeyond(r)
+			}
 		}
 	}
 	if n.Kind != graph.VariableNode && n.Kind != graph.LocalNode && n.Kind != graph.CallNode {

@@ -53,6 +53,9 @@ type Instance struct {
 	// Checks are the outcomes of the preconditions.
 	Checks []Outcome
 
+	// Unconfigured is set if a part of the provider's configuration is not known yet.
+	Unconfigured bool
+
 	ephemeral bool // the configuration of the provider has ephemeral values
 }
 
@@ -125,7 +128,7 @@ func (e Evaluator) served(in *Instance) diag.List {
 	if in.Wire = wp; diags.HasErrors() {
 		return diags
 	}
-	in.ephemeral = cfg.Ephemeral
+	in.ephemeral, in.Unconfigured = cfg.Ephemeral, cfg.Unknown
 	var more diag.List
 	in.Meta, more = e.Store.Code.Meta(in.Addr.Config(), in.Provider.Provider)
 	if diags = diags.Append(more); diags.HasErrors() {

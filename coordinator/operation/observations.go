@@ -54,7 +54,7 @@ func (d *draft) storeObservations(ctx context.Context, p *plan.Plan, onlyChanged
 		if len(seen.New) > 0 {
 			_ = s.Store.NoteVerdicts(ctx, s.Workspace, seen.New)
 		}
-	case len(p.Targets)+len(p.Excludes)+len(p.Invoke) == 0 && p.Dependencies != nil:
+	case len(p.Targets)+len(p.Excludes)+len(p.Invoke) == 0 && p.Dependencies != nil && !p.Defers:
 		var other []string // instances known to differ from the state
 		for _, f := range p.Dependencies.Found {
 			other = append(other, f.Addr.String())

@@ -61,6 +61,9 @@ func (s *Session) planOrdinary(ctx context.Context, prior *state.State, o plan.O
 	if !d.prelude(ctx) {
 		return nil, d.diags
 	}
+	if o.Mode == plan.Normal && o.Defers {
+		d.store.Defers, d.scope = true, d.scope.Next(o.After)
+	}
 	changed := s.onlyChanged(o)
 	with := d.plannerOptions()
 	with.OnlyChanged, with.Verdicts = changed, s.verdicts(ctx, changed && !o.NoVerdicts)

@@ -26,7 +26,7 @@ const FileName = "millipede.hcl"
 
 var fileSchema = &hcl.BodySchema{
 	Attributes: []hcl.AttributeSchema{{Name: "edges"}, {Name: "refresh"}, {Name: "parallelism"}, {Name: "environment"},
-		{Name: "schemas"}, {Name: "doubt_term"}},
+		{Name: "schemas"}, {Name: "doubt_term"}, {Name: "allow_deferral"}},
 	Blocks: []hcl.BlockHeaderSchema{{Type: "pool", LabelNames: []string{"name"}},
 		{Type: "limit", LabelNames: []string{"name"}}, {Type: "workers", LabelNames: []string{"pool"}}, {Type: "nats"}},
 }
@@ -59,6 +59,9 @@ func Parse(src []byte, filename string) (*Rules, diag.List) {
 	}
 	if a := content.Attributes["parallelism"]; a != nil {
 		r.Parallelism = p.count(a)
+	}
+	if a := content.Attributes["allow_deferral"]; a != nil {
+		r.Deferral = p.flag(a)
 	}
 	if a := content.Attributes["schemas"]; a != nil {
 		r.Schemas = p.poolName(a)
@@ -279,6 +282,12 @@ func (p *parser) count(a *hcl.Attribute) (slots Parallelism) {
 		p.fail("Invalid value", fmt.Sprintf("The argument %q %s.", a.Name, err), a.Expr.Range().Ptr())
 	}
 	return slots
+}
+
+// flag decodes true or false.
+func (p *parser) flag(a *hcl.Attribute) bool {
+	v, ok := p.value(a, cty.Bool, "true or false")
+	return ok && v.True()
 }
 
 // choice decodes one of several words.

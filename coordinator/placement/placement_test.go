@@ -152,6 +152,15 @@ func TestTheFileSaysEdgesAndRefreshAndParallelism(t *testing.T) {
 	}
 }
 
+func TestTheFileAllowsDeferral(t *testing.T) {
+	if r := parse(t, "allow_deferral = true\n"); !r.AllowsDeferral() {
+		t.Error("a file that allows deferral does not")
+	}
+	if r := parse(t, "allow_deferral = false\n"); r.AllowsDeferral() || (*placement.Rules)(nil).AllowsDeferral() {
+		t.Error("deferral is allowed without being asked for")
+	}
+}
+
 func TestTheFileNamesTheServer(t *testing.T) {
 	r := parse(t, "nats {\n  url   = \"tls://nats:4222\"\n  creds = \"me.creds\"\n  ca    = \"ca.pem\"\n}\n")
 	if want := (placement.NATS{URL: "tls://nats:4222", Credentials: "me.creds", CA: "ca.pem"}); r.NATS == nil ||

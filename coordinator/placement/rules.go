@@ -45,6 +45,8 @@ type Rules struct {
 	DoubtTerm time.Duration
 	// Parallelism is the size of the default limit according to the file; zero if it has none.
 	Parallelism Parallelism
+	// Deferral is set if the file allows plans on the command line to leave out what cannot be planned yet.
+	Deferral bool
 }
 
 // The values of edges: whether a reference to one instance waits for that one, or for all instances of its
@@ -62,6 +64,9 @@ const (
 
 // RefreshesChanged reports whether plans read only what a change can affect, unless the command says otherwise.
 func (r *Rules) RefreshesChanged() bool { return r != nil && r.Refresh == RefreshChanged }
+
+// AllowsDeferral reports whether plans may leave out what cannot be planned yet, unless the command says otherwise.
+func (r *Rules) AllowsDeferral() bool { return r != nil && r.Deferral }
 
 // WholeEdges reports whether a reference to one instance waits for all of its resource.
 func (r *Rules) WholeEdges() bool { return r != nil && r.Edges == ResourceEdges }

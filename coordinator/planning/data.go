@@ -74,6 +74,9 @@ func (p *Planner) dependencyPending(node int, o *object) bool {
 	if p.Mode == plan.Destroy {
 		return false
 	}
+	if p.behindDeferred(node) {
+		return true
+	}
 	n := &p.Static.Nodes[node]
 	if len(n.Resource.Preconditions)+len(n.Resource.Postconditions) > 0 {
 		return p.anyPending(p.closure.Resources(node), o.addr.Module)
@@ -131,6 +134,12 @@ func (p *Planner) completeData(o *object, r *wire.Result) program.Step {
 	w := o.work
 	diags := values.WireDiags(r.Diagnostics, o.work.Range)
 	nested := o.resource.Code.Config.Check != ""
+	if d := p.put(o, r.Deferred, diags); d != nil {
+		d.Change = p.unanswered(o)
+		o.resource.Set(o.addr.Key, d.Change.After)
+		return program.Step{Diags: warningsOnly(diags), Value: &found{checks: w.Checks, deferred: []*plan.Deferred{d}},
+			Notes: program.Notes{Quiet: true}}
+	}
 	if diags.HasErrors() && nested {
 		return p.unreadable(o, diags)
 	}
@@ -217,6 +226,12 @@ func (p *Planner) prepareEphemeral(node int, o *object) program.Step {
 func (p *Planner) completeEphemeral(o *object, r *wire.Result) program.Step {
 	w := o.work
 	diags := values.WireDiags(r.Diagnostics, o.work.Range)
+	if d := p.put(o, r.Deferred, diags); d != nil {
+		o.resource.Set(o.addr.Key, values.EphemeralValue(values.UnknownComputed(w.Config, w.Schema.Block),
+			w.Schema.Block, w.Sensitive))
+		return program.Step{Diags: warningsOnly(diags), Value: &found{checks: w.Checks, deferred: []*plan.Deferred{d}},
+			Notes: program.Notes{Quiet: true}}
+	}
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}
 	}

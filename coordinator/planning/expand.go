@@ -30,9 +30,14 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 	}
 	diags = diags.Append(more)
 	destroy := p.Mode == plan.Destroy && n.Resource.Addr.Mode == addr.Managed
-	wanted := func(a addr.Instance) bool { return !destroy && p.configured(a) }
+	wanted := func(a addr.Instance) bool { return !destroy && (p.configured(a) || p.mayBe(a)) }
 	if p.Mode != plan.Destroy && len(n.Resource.Preconditions)+len(n.Resource.Postconditions) > 0 {
 		f.expected = &expectation{kind: "resource", config: n.Address()}
+	}
+	if p.deferral != nil {
+		if f.deferred = p.unexpanded(n); len(f.deferred) > 0 {
+			f.expected = nil // the objects with rules are not known
+		}
 	}
 	for _, m := range p.Store.Instances(n.Module) {
 		r := m.ResourceBlock(n.Resource.Addr)

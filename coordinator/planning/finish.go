@@ -33,11 +33,13 @@ func (p *Planner) Plan(failed bool) (*plan.Plan, diag.List) {
 	sortChanges(out.Drift)
 	p.outputChanges(out)
 	out.Invocations = p.sortedInvocations()
+	left := p.settle(out)
 	if failed {
 		return out, nil
 	}
 	o := graph.ApplyOptions{
-		Covered: p.Scope.Node, References: p.references(), Unrefreshed: p.SkipRefresh && !p.Refreshed,
+		Covered:    func(v int) bool { return p.Scope.Node(v) && (left == nil || !left[v]) },
+		References: p.references(), Unrefreshed: p.SkipRefresh && !p.Refreshed,
 	}
 	graphed, circle := graph.BuildApply(p.Static, out, o)
 	if circle == nil {

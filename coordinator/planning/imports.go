@@ -114,7 +114,7 @@ func (p *Planner) missImports(imports map[addr.Instance]*ImportTarget) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range slices.SortedFunc(maps.Keys(imports), addr.Instance.Compare) {
-		if t := imports[a]; !p.configured(a) {
+		if t := imports[a]; !p.configured(a) && !p.mayBe(a) {
 			p.missed = p.missed.Append(diag.New(diag.Error, "Configuration for import target does not exist",
 				fmt.Sprintf("The configuration for the import target %s does not exist: its resource has no such "+
 					"instance.", a), t.Range))

@@ -95,6 +95,9 @@ func (p *Planner) triggered(o *object, e hcl.Expression) (bool, diag.List) {
 	if key != nil {
 		keys = []addr.Key{*key}
 	}
+	if p.deferral != nil && !p.anyPlanned(r, keys) {
+		return p.changedBefore(r, keys, ref.Remaining), diags
+	}
 	if !p.anyPlanned(r, keys) {
 		return false, diags.Append(diag.New(diag.Error, fmt.Sprintf("no change found for %s in %s", ref.Subject,
 			o.addr.Module.Display()),
@@ -126,19 +129,35 @@ func (p *Planner) anyChanges(r *values.Resource, e *values.Expansion) bool {
 	return changes
 }
 
+// changedBefore reports whether an earlier round has changed one of some instances of a resource, or its value at a
+// traversal.
+func (p *Planner) changedBefore(r *values.Resource, keys []addr.Key, at hcl.Traversal) bool {
+	if p.After == nil {
+		return false
+	}
+	return slices.ContainsFunc(p.After.Changed, func(c *plan.Change) bool {
+		return c.Addr.Abs() == r.Addr() && slices.Contains(keys, c.Addr.Key) && triggers(c, at)
+	})
+}
+
 // instanceChanges reports whether one of some instances of a resource will change, or its value at a traversal. The end
 // of an object is no such change, as in OpenTofu.
 func (p *Planner) instanceChanges(r *values.Resource, keys []addr.Key, at hcl.Traversal) bool {
 	for _, k := range keys {
 		c := p.change(r.Addr().Instance(k))
-		if c == nil || c.Action != plan.Create && c.Action != plan.Update && !c.Action.IsReplace() {
-			continue
-		}
-		if len(at) == 0 || attributeChanges(c, at) {
+		if c != nil && triggers(c, at) {
 			return true
 		}
 	}
 	return false
+}
+
+// triggers reports whether a change makes or updates its object, and changes the value at a traversal.
+func triggers(c *plan.Change, at hcl.Traversal) bool {
+	if c.Action != plan.Create && c.Action != plan.Update && !c.Action.IsReplace() {
+		return false
+	}
+	return len(at) == 0 || attributeChanges(c, at)
 }
 
 // attributeChanges reports whether the value at a traversal differs before and after a change. An attribute that

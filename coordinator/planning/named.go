@@ -30,6 +30,9 @@ func (p *Planner) named(node int, n *graph.Node) program.Step {
 	failed := false
 	for _, m := range p.Store.Instances(n.Module) {
 		diags := instance.Value(m, n)
+		if n.Kind == graph.CallNode && !diags.HasErrors() && m.Call(n.Call.Name).Expansion.Unknown {
+			f.unknownCall = true
+		}
 		given := n.Kind == graph.VariableNode && n.Module.IsRoot() // the user's values must be right in any case
 		if idle && !given && diags.HasErrors() {
 			f.unevaluable = f.unevaluable || p.refreshesToDestroy()

@@ -89,6 +89,8 @@ type Planner struct {
 
 	endsDoubts atomic.Bool // see plan.Plan
 
+	deferral *deferral // nil unless the plan may leave something out for a later round
+
 	mu sync.RWMutex // guards the fields below
 	// vertices are the static nodes, followed by the instances in the order in which they were added.
 	vertices []vertex
@@ -161,6 +163,9 @@ func New(o Options) *Planner {
 	for i := range p.vertices {
 		p.vertices[i].node = i
 	}
+	if o.Store.Defers {
+		p.deferral = newDeferral(o.Static)
+	}
 	return p
 }
 
@@ -225,6 +230,7 @@ func (p *Planner) Prepare(ctx context.Context, v int) program.Step {
 		return step
 	}
 	n := &p.Static.Nodes[vx.node]
+	p.beginning(vx.node)
 	if !p.Scope.Node(vx.node) {
 		return program.Step{}
 	}
@@ -289,6 +295,9 @@ type found struct {
 	unevaluable bool
 	seen        observation
 	refusal     diag.List
+	deferred    []*plan.Deferred
+	// unknownCall is set for a call whose instances are not known in a module instance.
+	unknownCall bool
 }
 
 // Accept implements program.Program.
@@ -301,6 +310,10 @@ func (p *Planner) Accept(v int, step *program.Step) {
 	f, _ := step.Value.(*found)
 	if f == nil {
 		return
+	}
+	p.deferral.add(f.deferred, p.vertices[v].node)
+	if f.unknownCall {
+		p.deferral.callDeferred(v)
 	}
 	for i := range f.objects {
 		p.vertices = append(p.vertices, vertex{node: f.node, object: &f.objects[i]})

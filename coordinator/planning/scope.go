@@ -23,6 +23,9 @@ type Scope struct {
 	uses *uses
 	// reads are the only managed instances that are covered by a plan that only reads them; nil otherwise.
 	reads map[addr.Instance]bool
+	// after is the round before this one, whose deferred instances are the only managed ones that are covered; nil for a
+	// first round.
+	after *plan.Round
 	// nodes are the covered static vertices; nil for all.
 	nodes []bool
 }
@@ -300,8 +303,17 @@ func resourcesOf(s *graph.Static, vertices, but []int) map[addr.ConfigResource]b
 // Whole reports whether the plan covers everything.
 func (s Scope) Whole() bool { return len(s.targets)+len(s.excludes) == 0 && s.reads == nil }
 
+// Next returns the scope of the round after another one, which has planned all but what it has deferred.
+func (s Scope) Next(after *plan.Round) Scope {
+	s.after = after
+	return s
+}
+
 // Instance reports whether an instance is covered.
 func (s Scope) Instance(a addr.Instance) bool {
+	if s.after != nil && a.Resource.Mode == addr.Managed && !s.after.Covers(a) {
+		return false
+	}
 	if covered, stored := s.destroys[a]; stored {
 		return covered
 	}

@@ -102,11 +102,12 @@ func (s *stage) tryPlan(o plan.Options) (*plan.Plan, diag.List) {
 	store := values.NewStore(values.Options{
 		Code: code, Phase: values.Planning, Inputs: s.inputs, Cwd: "/", Workspace: "default",
 		Functions: funcs.Table(funcs.Options{PlanTimestamp: now, Now: func() time.Time { return now }, Pure: true}),
-		Lenient:   o.Mode != plan.Normal,
+		Lenient:   o.Mode != plan.Normal, Defers: o.Defers,
 	})
 	p := planning.New(planning.Options{
 		Options: o, Code: code, Store: store, Static: static, Prior: moved.State, Stored: s.state,
-		Previous: moved.Previous, MovedByBlock: moved.Explicit, Scope: planning.NewScope(static, o, moved.State),
+		Previous: moved.Previous, MovedByBlock: moved.Explicit,
+		Scope:   planning.NewScope(static, o, moved.State).Next(o.After),
 		Removed: func(addr.Instance) *config.Removed { return nil }, Now: now,
 		Package: func(p addr.Provider) wire.Package { return wire.Package{Source: p.String()} },
 	})
@@ -214,6 +215,10 @@ type cloud struct {
 	provider.Provider // methods that are not faked panic
 
 	objects map[string]cty.Value // by id
+	// defers returns why a plan is put off, if that is allowed; it may be nil.
+	defers func(config cty.Value) provider.DeferralReason
+	// down makes planning fail.
+	down bool
 }
 
 var thing = schema.Schema{Version: 1, Block: &schema.Block{Attributes: map[string]*schema.Attribute{
@@ -224,7 +229,9 @@ var thing = schema.Schema{Version: 1, Block: &schema.Block{Attributes: map[strin
 }}}
 
 var cloudSchemas = &provider.Schemas{
-	Provider:        schema.Schema{Block: &schema.Block{}},
+	Provider: schema.Schema{Block: &schema.Block{Attributes: map[string]*schema.Attribute{
+		"endpoint": {Type: cty.String, Optional: true},
+	}}},
 	Managed:         map[string]schema.Schema{"fake_thing": thing},
 	ProtocolVersion: 6,
 }
@@ -247,10 +254,18 @@ func (c *cloud) ReadResource(_ context.Context, r provider.ReadRequest) (provide
 	return provider.ReadResponse{Object: found}, nil
 }
 
-func (c *cloud) PlanResourceChange(_ context.Context, r provider.PlanRequest) (provider.PlanResponse, diag.List) {
+func (c *cloud) PlanResourceChange(ctx context.Context, r provider.PlanRequest) (provider.PlanResponse, diag.List) {
 	out := provider.PlanResponse{Planned: r.Proposed}
 	if r.Proposed.IsNull() {
 		return out, nil
+	}
+	if c.down {
+		return out, diag.Errors("cannot connect", "The endpoint does not answer.", nil)
+	}
+	if d := provider.DeferralOf(ctx); d != nil && c.defers != nil {
+		if why := c.defers(r.Config); why != provider.NoDeferral {
+			d.Record(why)
+		}
 	}
 	vals := r.Proposed.AsValueMap()
 	replaced := false

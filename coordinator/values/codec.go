@@ -98,9 +98,17 @@ func WireProvider(s *Store, pi addr.ProviderInstance, pkg wire.Package, of addr.
 			// literals can always be marshalled
 			out.Mock.Values, _ = ctyjson.Marshal(cty.ObjectVal(given), cty.ObjectVal(given).Type())
 		}
+		return out, p, diags
+	}
+	if s.Defers {
+		out.MayDefer, out.Digest = true, out.Digest+deferring
 	}
 	return out, p, diags
 }
+
+// deferring ends the digests of providers that may put off what they are asked: they are other processes, because a
+// provider is told that when it is configured.
+const deferring = "+defers"
 
 // mocked reports whether a test mocks the provider for a resource, and returns the given values of computed
 // attributes.

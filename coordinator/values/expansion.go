@@ -28,7 +28,8 @@ const (
 // Expansion has the instances of a block that may repeat.
 type Expansion struct {
 	Mode Mode
-	// Keys are sorted. They are empty if Unknown is set: an error was reported, or the phase is validation.
+	// Keys are sorted. They are empty if Unknown is set: an error was reported, or the instances are not known yet, and
+	// the store defers.
 	Keys    []addr.Key
 	Unknown bool
 	each    map[addr.Key]eval.Repetition
@@ -90,7 +91,7 @@ func modeOf(count, forEach, enabled hcl.Expression) Mode {
 func (m *Module) expand(count, forEach, enabled hcl.Expression, exclude string) (Expansion, diag.List) {
 	e := Expansion{Mode: modeOf(count, forEach, enabled), Keys: []addr.Key{addr.NoKey}}
 	validating := m.store.Phase == Validating
-	o := eval.Repeating{AllowUnknown: validating, Exclude: exclude}
+	o := eval.Repeating{AllowUnknown: validating || m.store.Defers, Exclude: exclude}
 	var known bool
 	var diags diag.List
 	switch e.Mode {
@@ -98,7 +99,7 @@ func (m *Module) expand(count, forEach, enabled hcl.Expression, exclude string) 
 		var n int
 		n, known, diags = m.Scope.EvalCount(m.store.Code.Expr(count), o)
 		if validating {
-			return e.wildcard(eval.Repetition{CountIndex: cty.UnknownVal(cty.Number).RefineNotNull()}), diags
+			return e.wildcard(unknownRepetition(Count)), diags
 		}
 		if diags = diags.Append(m.store.crowded(n, count)); diags.HasErrors() {
 			break
@@ -111,8 +112,7 @@ func (m *Module) expand(count, forEach, enabled hcl.Expression, exclude string) 
 		var elements []eval.Element
 		elements, known, diags = m.Scope.EvalForEach(m.store.Code.Expr(forEach), o)
 		if validating {
-			return e.wildcard(eval.Repetition{EachKey: cty.UnknownVal(cty.String).RefineNotNull(),
-				EachValue: cty.DynamicVal}), diags
+			return e.wildcard(unknownRepetition(ForEach)), diags
 		}
 		if diags = diags.Append(m.store.crowded(len(elements), forEach)); diags.HasErrors() {
 			break
@@ -137,8 +137,21 @@ func (m *Module) expand(count, forEach, enabled hcl.Expression, exclude string) 
 	}
 	if !known || diags.HasErrors() {
 		e.Keys, e.Unknown = nil, true
+		e.wild = unknownRepetition(e.Mode)
 	}
 	return e, diags
+}
+
+// unknownRepetition has the values of count and each where the instances are not known.
+func unknownRepetition(m Mode) eval.Repetition {
+	switch m {
+	case Count:
+		return eval.Repetition{CountIndex: cty.UnknownVal(cty.Number).RefineNotNull()}
+	case ForEach:
+		return eval.Repetition{EachKey: cty.UnknownVal(cty.String).RefineNotNull(), EachValue: cty.DynamicVal}
+	default:
+		return eval.Once
+	}
 }
 
 // crowded returns an error if a run would have more instances than it can handle with the n of another block. Each

@@ -27,8 +27,8 @@ type Provider struct {
 	Value   cty.Value
 	Encoded []byte
 	Digest  string
-	// Ephemeral is set if parts of the value are ephemeral.
-	Ephemeral bool
+	// Ephemeral is set if parts of the value are ephemeral; Unknown if parts are unknown.
+	Ephemeral, Unknown bool
 	// Strings are the known, insensitive top-level strings, for placement rules.
 	Strings map[string]string
 	// Block is nil if the configuration has no provider block.
@@ -84,6 +84,7 @@ func (s *Store) evalProvider(a addr.ProviderInstance) (*Provider, diag.List) {
 		p.Strings, p.Ephemeral = topStrings(p.Value), marks.Contains(p.Value, marks.Ephemeral)
 	}
 	bare, _ := p.Value.UnmarkDeep()
+	p.Unknown = !bare.IsWhollyKnown()
 	encoded, err := coding.EncodeValue(bare, block.ImpliedType())
 	if err != nil {
 		return p, diags.Append(diag.New(diag.Error, "Invalid provider configuration", err.Error(), nil))

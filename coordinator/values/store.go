@@ -72,6 +72,9 @@ type Options struct {
 	// Lenient turns failed conditions of resources and outputs into warnings, for operations that do not create
 	// anything.
 	Lenient bool
+	// Defers lets count, for_each and enabled be unknown in planning, and lets providers put off what they are asked.
+	// Set before the first value is computed.
+	Defers bool
 	// ProviderFunction returns a callable function of a provider. It may be nil if functions cannot be called.
 	ProviderFunction func(p addr.Provider, name string, signature provider.Function) function.Function
 }

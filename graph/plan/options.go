@@ -22,4 +22,9 @@ type Options struct {
 	// Imports are the IDs of the objects that the import command imports, by target. Import blocks are not among them:
 	// they belong to the configuration.
 	Imports map[addr.Instance]string
+	// Defers lets the plan leave out what cannot be planned yet, for a later round of the same apply. It affects only
+	// ordinary plans.
+	Defers bool
+	// After is the round before this one: only what it has left out is planned. Nil for the first round.
+	After *Round
 }

@@ -5,6 +5,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
@@ -195,6 +196,11 @@ type Plan struct {
 	// plan records that, even if nothing has to change.
 	EndsDoubts bool
 
+	// Defers is set if the plan was allowed to leave out what cannot be planned yet; Deferred is what it has left out,
+	// sorted by address.
+	Defers   bool
+	Deferred []*Deferred
+
 	// Errored is set if planning failed: the plan can be shown, but not applied.
 	Errored bool
 	// Circle is a dependency cycle of changes: each depends on the next one, and the last one on the first.
@@ -232,11 +238,11 @@ func (p *Plan) Applyable() bool {
 // Pending reports whether there is something to apply: changes, or the end of a doubt.
 func (p *Plan) Pending() bool { return p.Applyable() || p.EndsDoubts && !p.Errored }
 
-// Differs reports whether the plan contains any changes or drift, for -detailed-exitcode. Unlike for HasChanges, a
-// refresh that only finds moved addresses does not count.
+// Differs reports whether the plan contains any changes or drift, for -detailed-exitcode. Unlike for HasChanges, what
+// is deferred counts, and a refresh that only finds moved addresses does not.
 func (p *Plan) Differs() bool {
 	if p.Mode != RefreshOnly {
-		return p.HasChanges()
+		return p.HasChanges() || slices.ContainsFunc(p.Deferred, func(d *Deferred) bool { return !d.Stays() })
 	}
 	for _, c := range p.Drift {
 		if c.Action != NoOp {

@@ -21,6 +21,7 @@ type jsonPlan struct {
 	PlannedValues      jsonValues              `json:"planned_values"`
 	ResourceDrift      []jsonResourceChange    `json:"resource_drift,omitempty"`
 	ResourceChanges    []jsonResourceChange    `json:"resource_changes,omitempty"`
+	DeferredChanges    []deferredForm          `json:"deferred_changes,omitempty"`
 	OutputChanges      map[string]Change       `json:"output_changes,omitempty"`
 	ActionInvocations  []jsonInvocation        `json:"action_invocations,omitempty"`
 	PriorState         *jsonState              `json:"prior_state,omitempty"`
@@ -28,6 +29,8 @@ type jsonPlan struct {
 	RelevantAttributes []jsonRelevant          `json:"relevant_attributes,omitempty"`
 	Checks             []jsonCheck             `json:"checks,omitempty"`
 	Timestamp          string                  `json:"timestamp"`
+	Applyable          *bool                   `json:"applyable,omitempty"`
+	Complete           *bool                   `json:"complete,omitempty"`
 	Errored            bool                    `json:"errored"`
 	RestsOn            *dependenciesForm       `json:"millipede_rests_on,omitempty"`
 	Unread             *unreadForm             `json:"millipede_unread,omitempty"`
@@ -106,6 +109,7 @@ func planJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas, dependen
 	}
 	out.takeChanges(p, func(*plan.Change) bool { return true })
 	out.ActionInvocations = invocationForms(p.Invocations)
+	out.takeDeferred(p)
 	out.PlannedValues = plannedValues(p)
 	if before := priorState(p, tree); !before.IsEmpty() {
 		prior, err := stateForm(before, schemas, p.EngineVersion)

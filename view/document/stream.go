@@ -133,6 +133,7 @@ func (s *Stream) Plan(p *plan.Plan) {
 	}
 	s.Changes(p, false)
 	s.invocations(p)
+	s.deferred(p)
 	s.Summary(PlanSummary(p))
 	outputs := map[string]outputMessage{}
 	for _, o := range p.Outputs {

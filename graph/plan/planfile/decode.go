@@ -55,7 +55,7 @@ func (c *codedPlan) plan() (*plan.Plan, error) {
 		BackendType: c.BackendType, BackendConfig: c.BackendConfig, Graph: decodeGraph(c),
 		Errored: c.Errored, Circle: c.Circle,
 		Providers: c.Providers, Untouched: c.Untouched, Unread: (*plan.Unread)(c.Unread),
-		EndsDoubts: c.EndsDoubts,
+		EndsDoubts: c.EndsDoubts, Defers: c.Defers,
 	}
 	for name, v := range c.Variables {
 		p.Variables[name] = plan.Variable{Value: d.value(v.Value), Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}
@@ -71,6 +71,9 @@ func (c *codedPlan) plan() (*plan.Plan, error) {
 		p.Drift = append(p.Drift, d.change(&c.Drift.decoded[i]))
 	}
 	p.Invocations = d.invocations(c.Invocations)
+	for i := range c.Deferred {
+		p.Deferred = append(p.Deferred, d.deferred(&c.Deferred[i]))
+	}
 	for _, o := range c.Outputs {
 		p.Outputs = append(p.Outputs, &plan.OutputChange{
 			Name: o.Name, Action: plan.Action(o.Action), Before: d.value(o.Before), After: d.value(o.After),

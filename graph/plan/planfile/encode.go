@@ -35,7 +35,7 @@ func encodePlan(p *plan.Plan, baseAt time.Time) ([]byte, error) {
 		BackendType: p.BackendType, BackendConfig: p.BackendConfig, Graph: encodeGraph(p.Graph),
 		Errored: p.Errored, Circle: p.Circle,
 		Providers: p.Providers, Dependencies: encodeDependencies(p), Untouched: p.Untouched, Unread: (*codedUnread)(p.Unread),
-		EndsDoubts: p.EndsDoubts,
+		EndsDoubts: p.EndsDoubts, Defers: p.Defers,
 	}
 	if !baseAt.IsZero() {
 		c.BaseAt = &baseAt
@@ -57,6 +57,9 @@ func encodePlan(p *plan.Plan, baseAt time.Time) ([]byte, error) {
 	}
 	c.Changes, c.Drift, c.Types = codedChanges{of: p.Changes, encoder: e}, codedChanges{of: p.Drift, encoder: e}, &e.types
 	c.Invocations = e.invocations(p.Invocations)
+	for _, d := range p.Deferred {
+		c.Deferred = append(c.Deferred, e.deferred(d))
+	}
 	for _, o := range p.Outputs {
 		c.Outputs = append(c.Outputs, codedOutput{o.Name, string(o.Action), e.value(o.Before), e.value(o.After),
 			o.Sensitive, o.BeforeSensitive})

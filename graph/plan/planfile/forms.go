@@ -44,6 +44,8 @@ type codedPlan struct {
 	Untouched     []string                 `msgpack:"un,omitempty"`
 	Unread        *codedUnread             `msgpack:"ur,omitempty"`
 	EndsDoubts    bool                     `msgpack:"ed,omitempty"`
+	Defers        bool                     `msgpack:"fe,omitempty"`
+	Deferred      []codedDeferred          `msgpack:"fd,omitempty"`
 	Errored       bool                     `msgpack:"er"`
 	Circle        []string                 `msgpack:"ci,omitempty"`
 	Providers     []plan.ProviderSelection `msgpack:"ps"`

@@ -72,6 +72,19 @@ func everyField(t testing.TB) *plan.Change {
 	}
 }
 
+// deferredExamples has an instance that is deferred, and instances that are unknown.
+func deferredExamples(t testing.TB) []*plan.Deferred {
+	one := &plan.Deferred{Reason: plan.DeferProviderConfig, Detail: "d", On: []string{"test_thing.b"},
+		Change: everyField(t)}
+	one.Addr = one.Change.Addr
+	unknown := *everyField(t)
+	in := addr.ModuleInstanceOf(addr.Step{Name: "a", Key: addr.IntKey(2)}, addr.Step{Name: "b", Key: addr.WildcardKey})
+	unknown.Addr = unknown.Addr.Resource.Absolute(in).Instance(addr.WildcardKey)
+	unknown.Previous = unknown.Addr
+	return []*plan.Deferred{one, {Addr: unknown.Addr, Reason: plan.DeferCountUnknown, Change: &unknown},
+		{Addr: instance(t, `ephemeral.test_token.t["k"]`), Reason: plan.DeferAbsent}}
+}
+
 // everything is a plan in which no field has its zero value.
 func everything(t testing.TB) Saved {
 	t.Helper()
@@ -139,7 +152,7 @@ func everything(t testing.TB) Saved {
 			},
 			Untouched: []string{"check.c"},
 			Unread:    &plan.Unread{Objects: 3, Since: time.Date(2024, 5, 6, 0, 0, 0, 0, time.UTC), Verdicts: 2},
-			Errored:   true, EndsDoubts: true,
+			Errored:   true, EndsDoubts: true, Defers: true, Deferred: deferredExamples(t),
 			Circle: []string{"fake_thing.a", "fake_thing.b"},
 			Providers: []plan.ProviderSelection{{Source: c.Provider.Provider, Version: "1.0.0",
 				Hashes: []string{"h1:x"}}},
