@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/zclconf/go-cty/cty"
@@ -13,6 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/view/document"
 )
@@ -85,5 +87,17 @@ func TestTheDocumentOfAPlanHasWhatIsDeferred(t *testing.T) {
 		if err != nil || strings.Contains(string(text), `"`+word+`"`) {
 			t.Errorf("a plan without deferral has %q: %v", word, err)
 		}
+	}
+}
+
+func TestARunNamesTheRoundBefore(t *testing.T) {
+	var b bytes.Buffer
+	r := journal.Run{ID: "02", After: "01", Workspace: "default", Command: "apply", Status: "done",
+		Started: time.Unix(9, 0)}
+	if err := view.RunText(&b, r, deferring(), nil, state.Empty(), time.Unix(9, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "\nFollows: 01\nDeferred: 2\n") {
+		t.Errorf("got\n%s", b.String())
 	}
 }

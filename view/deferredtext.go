@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/view/document"
 )
 
@@ -13,6 +14,17 @@ func deferredOf(p *plan.Plan) (out []*plan.Deferred) {
 		if !d.Stays() {
 			out = append(out, d)
 		}
+	}
+	return out
+}
+
+// roundText says which run has made the round before, and how much a run has left to the next one.
+func roundText(r journal.Run, p *plan.Plan) (out string) {
+	if r.After != "" {
+		out = fmt.Sprintf("Follows: %s\n", r.After)
+	}
+	if n := len(deferredOf(p)); n > 0 {
+		out += fmt.Sprintf("Deferred: %d\n", n)
 	}
 	return out
 }

@@ -86,6 +86,7 @@ func RunText(w io.Writer, r journal.Run, p *plan.Plan, events []journal.Event, s
 		fmt.Fprintf(&b, ", by %s", r.Who)
 	}
 	fmt.Fprintf(&b, "\nStatus: %s\nStarted: %s (%s)\n", r.Status, r.Started.Format(timeFormat), runTook(r, now))
+	b.WriteString(roundText(r, p))
 	counts := map[journal.Status]int{}
 	steps := 0
 	for v, st := range statuses {

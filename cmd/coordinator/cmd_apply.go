@@ -21,7 +21,8 @@ Usage: coordinator [global options] apply [options] [PLAN]
   without asking.
 
   A saved plan is applied as it is: the options for planning can only be used for a new plan.
-` + modesHelp + planningHelp + approvingHelp + `
+` + modesHelp + planningHelp + deferralHelp + `                        What was left out is planned, approved and applied afterwards, until nothing is left.
+` + approvingHelp + `
 Other options:
 ` + detachHelp + runningHelp
 
@@ -112,6 +113,9 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 	vf.RegisterReveal(f)
 	sf.register(f)
 	pf.register(f)
+	if !destroys {
+		pf.registerDeferral(f)
+	}
 	f.BoolVar(&approved, "auto-approve", approved, "")
 	f.BoolVar(&pf.keepQuiet, "suppress-forget-errors", false, "")
 	detach := f.Bool("detach", false, "")
@@ -161,6 +165,7 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 			r.UI.Diagnostics(running.NotDetached())
 			return 1
 		}
+		options.Defers = !destroys && options.Mode == plan.Normal && pf.defers(r.Engine.Session.Rules)
 		planned, ok := r.ShowPlan(ctx, options, approved)
 		if !ok {
 			return 1
@@ -174,7 +179,10 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 			return 1
 		}
 		r.Left = leftBehind(p, pf)
-		return r.CarryOut(ctx, p, command)
+		if code := r.CarryOut(ctx, p, command); code != 0 || !p.Defers {
+			return code
+		}
+		return r.GoOn(ctx, p, running.Rounds{Options: options, Command: command, Approved: approved})
 	}))
 }
 
@@ -245,5 +253,9 @@ func applyPlanFile(ctx context.Context, r *running.Run, saved *planfile.Saved, p
 				"the plan, or make one with plan -destroy.", nil)})
 	}
 	r.Left = leftBehind(fit, pf)
-	return r.CarryOut(ctx, fit, "apply")
+	code := r.CarryOut(ctx, fit, "apply")
+	if code == 0 {
+		r.UI.Diagnostics(running.Remaining(fit))
+	}
+	return code
 }

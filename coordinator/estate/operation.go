@@ -87,6 +87,7 @@ type Operation struct {
 	inputs  map[string]values.Input
 	watch   Watch
 	request string
+	after   string // the run of the round before; see Next
 	// progress writes the snapshot while the run changes the state; nil if other runs change the state at the same time.
 	progress *backend.Progress
 	// adopted has changes that are in Prior and not in the store. They adapt a state that Terraform has written. An apply
@@ -325,7 +326,7 @@ func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, beg
 		func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
 			return s.Apply(ctx, operation.ApplyOptions{
 				Plan: p, Saved: saved, Command: command, LockID: r.State.LockID, Who: r.State.info.Who,
-				Request: r.request,
+				Request: r.request, After: r.after,
 			})
 		})
 	stop()

@@ -36,6 +36,8 @@ type ApplyOptions struct {
 	LockID, Who string
 	// Request is the requester's name for the run; may be empty.
 	Request string
+	// After is the run of the round before; empty for a first round.
+	After string
 }
 
 // nothingApplied is the detail of the error if an apply is interrupted before its run begins.
@@ -66,7 +68,7 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 		ID: run, Workspace: s.Workspace, Coordinator: s.Hub.Coordinator(), Command: o.Command, Started: s.Now(),
 		Status: journal.Running,
 		Who:    o.Who, Vertices: len(o.Plan.Graph.Vertices), BaseSerial: o.Plan.BaseSerial, Request: o.Request,
-		Plan: o.Plan.Digest,
+		Plan: o.Plan.Digest, After: o.After,
 	}
 	domains, err := s.Hub.Domains(ctx)
 	if err != nil {

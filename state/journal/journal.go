@@ -205,6 +205,8 @@ type Run struct {
 	// Domains are the JetStream domains of the pools that had a message store of their own when the run began, by pool.
 	// The registers of its operations are there for as long as the run can be resumed.
 	Domains map[string]string `json:"domains,omitempty"`
+	// After is the run of the round before, for a later round of an apply with deferral.
+	After string `json:"after,omitempty"`
 }
 
 // Running is the status of a run whose end is not recorded.
