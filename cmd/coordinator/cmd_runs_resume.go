@@ -16,7 +16,11 @@ Usage: coordinator [global options] runs resume [options] [RUN]
   Resumes a run that was ended by a crash or an interrupt: collects pending results, waits for operations that workers
   still execute, and starts the remaining ones. Without a name, resumes the last run that has not ended.
 
+  If the plan of the run has deferred changes, they are planned, approved and applied afterwards. That also works for the
+  last run after it has ended.
+
 Options:
+  -auto-approve         Do not ask about changes that were deferred.
   -parallelism=N        How many operations may run at the same time, over all runs. Default: 10.
 ` + lockHelp + `  -var 'NAME=VALUE', -var-file=FILE
                         Ephemeral variables, which plans do not store, must be given again.
@@ -56,11 +60,12 @@ func (a *app) continueRun(ctx context.Context, usage string, args []string, canc
 	vf.RegisterReveal(f)
 	sf.registerLock(f)
 	var parallelism parallelismFlag
-	force := false
+	force, approved := false, false
 	if cancel {
 		f.BoolVar(&force, "force", false, "")
 	} else {
 		parallelism.register(f)
+		f.BoolVar(&approved, "auto-approve", false, "")
 	}
 	if code, done := a.Parse(f, usage, args); done {
 		return code
@@ -75,7 +80,7 @@ func (a *app) continueRun(ctx context.Context, usage string, args []string, canc
 	var record journal.Run
 	var saved *planfile.Saved
 	if !diags.HasErrors() {
-		record, saved, diags = a.Estate.FindRun(ctx, f.Arg(0), vars.Variables)
+		record, saved, diags = a.Estate.FindRun(ctx, f.Arg(0), vars.Variables, !cancel)
 	}
 	if !cancel && !diags.HasErrors() {
 		diags = diags.Append(estate.NotResumable(record, saved))
@@ -91,7 +96,20 @@ func (a *app) continueRun(ctx context.Context, usage string, args []string, canc
 		Name: "apply", Variables: vars.Variables, State: sf.StateOptions, Parallelism: parallelism.value,
 		LockAs: "OperationTypeApply", Saved: saved, Settles: true,
 	}, func(r *running.Run) int {
-		applied, after, diags := r.Continue(ctx, record, saved.Plan, cancel)
-		return r.Finish(saved.Plan, applied, after, diags)
+		if !record.Over() {
+			applied, after, diags := r.Continue(ctx, record, saved.Plan, cancel)
+			if code := r.Finish(saved.Plan, applied, after, diags); code != 0 || cancel {
+				return code
+			}
+		}
+		if len(saved.Plan.Deferred) == 0 {
+			return 0
+		}
+		if vf.JSON && !approved {
+			r.UI.Diagnostics(running.Remaining(saved.Plan))
+			return 0 // with -json nobody can be asked
+		}
+		return r.GoOn(ctx, saved.Plan, running.Rounds{Options: estate.RoundsOf(saved.Plan), Command: record.Command,
+			Approved: approved, Again: record.Over()})
 	}))
 }

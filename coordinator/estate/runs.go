@@ -117,10 +117,11 @@ func (r *Runs) Report(run *Recorded, now time.Time) (picture.Report, error) {
 // Close closes the store.
 func (r *Runs) Close() diag.List { return r.store.close() }
 
-// FindRun reads an unfinished run, and its plan. An empty name means the last one. The diagnostics are HeldBy
-// another process if that executes runs.
-func (e *Estate) FindRun(ctx context.Context, name string, vars Variables) (r journal.Run, saved *planfile.Saved,
-	diags diag.List) {
+// FindRun reads an unfinished run, and its plan. An empty name means the last one. With deferred, the last run may also
+// have ended successfully, if its plan has deferred something. The diagnostics are HeldBy another process if that
+// executes runs.
+func (e *Estate) FindRun(ctx context.Context, name string, vars Variables, deferred bool) (r journal.Run,
+	saved *planfile.Saved, diags diag.List) {
 	opened, diags := e.OpenRuns(ctx, vars, true)
 	if diags.HasErrors() {
 		return r, nil, diags
@@ -130,6 +131,11 @@ func (e *Estate) FindRun(ctx context.Context, name string, vars Variables) (r jo
 	runs, err := store.Runs(ctx, e.Workspace())
 	if err != nil {
 		return r, nil, diag.Errors("Failed to read the runs", err.Error()+".", nil)
+	}
+	if deferred {
+		if r, saved, diags = deferredBy(ctx, store, runs, name); saved != nil || diags.HasErrors() {
+			return r, saved, diags
+		}
 	}
 	if name == "" {
 		open := slices.IndexFunc(runs, func(r journal.Run) bool { return !r.Over() })
