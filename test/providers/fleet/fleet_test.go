@@ -46,7 +46,7 @@ func TestBothProtocolsDescribeTheProvider(t *testing.T) {
 			t.Errorf("protocol 5 lacks a twin of %s", name)
 		}
 	}
-	if len(all5.ResourceSchemas) != 4 || len(all6.Functions) != len(functions) ||
+	if len(all5.ResourceSchemas) != 5 || len(all6.Functions) != len(functions) ||
 		len(all5.EphemeralResourceSchemas) != 1 {
 		t.Errorf("%d resource types, %d functions, %d ephemeral ones", len(all5.ResourceSchemas), len(all6.Functions),
 			len(all5.EphemeralResourceSchemas))

@@ -101,6 +101,10 @@ func (l *lookup) Read(ctx context.Context, req datasource.ReadRequest, resp *dat
 		m.Found, m.Count = types.BoolValue(len(machines) > 0), types.Int64Value(int64(len(machines)))
 		m.Labels = types.MapNull(types.StringType)
 		if len(machines) == 0 {
+			if req.ClientCapabilities.DeferralAllowed && !m.Must.Equal(types.BoolValue(false)) {
+				resp.Deferred = &datasource.Deferred{Reason: datasource.DeferredReasonAbsentPrereq}
+				return nil
+			}
 			if m.Must.IsNull() || m.Must.ValueBool() {
 				return fmt.Errorf("there is no machine %q", e.Name)
 			}
@@ -116,7 +120,7 @@ func (l *lookup) Read(ctx context.Context, req datasource.ReadRequest, resp *dat
 		return nil
 	})
 	report(&resp.Diagnostics, record.Read, script, err)
-	if err == nil {
+	if err == nil && resp.Deferred == nil {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 	}
 }

@@ -81,7 +81,7 @@ func (f *Fleet) Schema(_ context.Context, _ provider.SchemaRequest, resp *provid
 			"region": schema.StringAttribute{Optional: true, Description: "Region of objects that name none. " +
 				"The region `nowhere` is refused."},
 			"endpoint": schema.StringAttribute{Optional: true, Description: "Any text. The endpoint `down` makes " +
-				"configuring fail."},
+				"configuring fail. While it is unknown, everything is deferred, if the engine allows that."},
 			"record": schema.StringAttribute{Optional: true, Description: "Path of the record, by default " +
 				"`FLEET_RECORD` of the environment."},
 			"cloud": schema.StringAttribute{Optional: true, Description: "Directory of the cloud, by default " +
@@ -160,13 +160,16 @@ func (f *Fleet) Configure(ctx context.Context, req provider.ConfigureRequest, re
 	if err != nil {
 		resp.Diagnostics.AddError("Configuring failed", err.Error())
 	}
+	if m.Endpoint.IsUnknown() && req.ClientCapabilities.DeferralAllowed {
+		resp.Deferred = &provider.Deferred{Reason: provider.DeferredReasonProviderConfigUnknown}
+	}
 	resp.ResourceData, resp.DataSourceData, resp.EphemeralResourceData, resp.ListResourceData = s, s, s, s
 	resp.ActionData = s
 }
 
 // Resources lists the resource types.
 func (f *Fleet) Resources(context.Context) []func() resource.Resource {
-	all := []func() resource.Resource{newMachine, newBlocks, newIdentity, newMoved}
+	all := []func() resource.Resource{newMachine, newBlocks, newIdentity, newMoved, newFollower}
 	if f.nested {
 		all = append(all, newNested)
 	}

@@ -102,6 +102,13 @@ func (k *kind[M, P]) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequ
 	if !destroy && !resp.Diagnostics.HasError() {
 		resp.Diagnostics.Append(resp.Plan.Set(ctx, &m)...)
 	}
+	d, defers := any(&m).(deferring)
+	if destroy || !defers || !req.ClientCapabilities.DeferralAllowed {
+		return
+	}
+	if resp.Deferred, err = d.deferral(k.site); err != nil {
+		resp.Diagnostics.AddError("Looking for the machine failed", err.Error())
+	}
 }
 
 // Create makes the object. If it fails after that, the object is in the response all the same.
