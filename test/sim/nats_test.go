@@ -45,6 +45,7 @@ type nats struct {
 	byzantineKey string
 	severed      bool // the region with a store of its own is cut off, since severedAt
 	severedAt    time.Time
+	backAt       time.Time // when it was there again last
 	failing      time.Time // the time since which nothing can be stored; zero if it can
 }
 
@@ -61,6 +62,7 @@ type stream struct {
 	n        *nats
 	messages []*message
 	last     uint64
+	own      uint64 // the last sequence of this stream in the region with a store of its own
 	ids      map[string]bool
 	waiting  []*fetch
 }
@@ -70,6 +72,7 @@ type message struct {
 	ref    wire.TaskRef
 	data   []byte
 	seq    uint64
+	own    uint64 // the sequence in the region's stream; zero for a message of another pool
 	hidden time.Time
 	forged bool
 }
@@ -94,7 +97,12 @@ func (q *stream) publish(ref wire.TaskRef, data []byte, id string) {
 		q.ids[id] = true
 	}
 	q.last++
-	q.messages = append(q.messages, &message{ref: ref, data: data, seq: q.last})
+	m := &message{ref: ref, data: data, seq: q.last}
+	if ref.Pool == q.n.w.options.region {
+		q.own++
+		m.own = q.own
+	}
+	q.messages = append(q.messages, m)
 	q.hand()
 }
 
@@ -216,6 +224,11 @@ func (n *nats) highWater(pools []string) wire.HighWater {
 			if n.severed {
 				continue
 			}
+			if mark.Queues == nil {
+				mark.Queues, mark.Outcomes = map[string]wire.Position{}, map[string]wire.Position{}
+			}
+			mark.Queues[pool] = wire.Position{Last: n.tasks.own, Incarnation: at.Incarnation}
+			mark.Outcomes[pool] = wire.Position{Last: n.results.own, Incarnation: at.Incarnation}
 		}
 		mark.Claims[pool] = at
 	}

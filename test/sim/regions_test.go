@@ -29,19 +29,39 @@ func (w *world) isolate() {
 	w.faults["region cut off"]++
 	n.severed, n.severedAt = true, time.Now()
 	w.after(last, func() {
+		if w.options.loss && w.remote.IntN(2) == 0 {
+			n.loseOwnTail(uint64(1 + w.remote.IntN(3)))
+		}
 		w.note("the region of %s is there again", w.options.region)
-		n.severed = false
+		n.severed, n.backAt = false, time.Now()
 		n.results.hand()
 		w.after(time.Duration(1+w.remote.IntN(40))*time.Second, w.isolate)
 	})
 }
 
-// mustNotDoubt checks that nothing is in doubt because of the silence of a worker whose region is cut off, if nothing
-// else has happened to the worker or to the coordinator since before.
+// loseOwnTail loses the newest tasks and results of the region, although their storage was acknowledged: its server has
+// started again while it was cut off, and its disk had not written everything. Their sequence numbers are used again.
+func (n *nats) loseOwnTail(k uint64) {
+	n.w.note("the region of %s has lost its tail", n.w.options.region)
+	n.w.faults["tail of a region lost"]++
+	for _, q := range []*stream{&n.tasks, &n.results} {
+		last := q.own - min(k, q.own)
+		q.remove(func(m *message) bool {
+			if m.own > last {
+				delete(q.ids, string(m.ref.Attempt))
+			}
+			return m.own > last
+		})
+		q.own = last
+	}
+}
+
+// mustNotDoubt checks that nothing is in doubt because of the silence of a worker whose region is cut off, or has just
+// come back, if nothing else has happened to the worker or to the coordinator since before.
 func (w *world) mustNotDoubt(p *process, events []journal.Event) {
 	n := w.nats
-	if !n.severed || time.Since(n.severedAt) < settled || p.conn == nil || !p.conn.isUp() ||
-		p.conn.since.After(n.severedAt) {
+	if !n.severed && (n.backAt.IsZero() || time.Since(n.backAt) > wire.DeadAfter-time.Millisecond) ||
+		time.Since(n.severedAt) < settled || p.conn == nil || !p.conn.isUp() || p.conn.since.After(n.severedAt) {
 		return
 	}
 	for _, e := range events {

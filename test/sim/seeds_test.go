@@ -93,7 +93,7 @@ func TestASeedWithoutTiesIsReplayedExactly(t *testing.T) {
 var exposing = map[guard]uint64{
 	guardClaim: 57, guardNonce: 41, guardIntent: 54, guardStart: 1, guardCommit: 2, guardPermit: 9, guardFence: 3,
 	guardRecorded: 9, guardKept: 3, guardPlace: 2, guardSubject: 15, guardTold: 9,
-	guardAway: 115,
+	guardAway: 38,
 	guardTomb: 1, guardWrites: 1, guardReads: 41, guardKeeps: 191, guardOrder: 16, guardObjects: 1,
 }
 
