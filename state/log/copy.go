@@ -265,33 +265,48 @@ func (c *Copy) lead(ctx context.Context) (*Writer, error) {
 		if c.at.Ended {
 			return nil, ErrEnded
 		}
-		w := &Writer{o: c.o, path: c.path, at: c.at, done: make(chan struct{})}
-		w.ctx, w.cancel = context.WithCancel(ctx)
 		if c.at.Sequence == 0 && !c.o.First {
-			if err := w.probe(); err != nil {
-				w.cancel()
+			w := c.writer(ctx)
+			err := w.probe()
+			w.cancel()
+			if err != nil {
 				return nil, err
 			}
 			continue
 		}
-		h := w.header(Lead)
-		h.Epoch, h.Member = c.at.Epoch+1, c.o.Member
-		data, _ := h.seal(c.o.Key, nil)
-		sequence, err := w.publish(data)
-		w.cancel()
+		w, err := c.claim(ctx)
 		if round++; errors.Is(err, ErrDeposed) && round < leadRounds {
 			continue
 		}
-		if err != nil {
-			return nil, err
-		}
-		if err := c.apply(ctx, sequence, data); err != nil {
-			return nil, err
-		}
-		w.at = c.at
-		w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
-		return w, nil
+		return w, err
 	}
+}
+
+// writer returns a Writer that goes on where the copy ends.
+func (c *Copy) writer(ctx context.Context) *Writer {
+	w := &Writer{o: c.o, path: c.path, at: c.at, done: make(chan struct{})}
+	w.ctx, w.cancel = context.WithCancel(ctx)
+	return w
+}
+
+// claim appends the entry that begins an epoch after what the copy has applied, and nothing else.
+func (c *Copy) claim(ctx context.Context) (*Writer, error) {
+	w := c.writer(ctx)
+	defer w.cancel()
+	h := w.header(Lead)
+	h.Epoch, h.Member = c.at.Epoch+1, c.o.Member
+	data, _ := h.seal(c.o.Key, nil)
+	began := bootTime()
+	sequence, err := w.publish(data)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.apply(ctx, sequence, data); err != nil {
+		return nil, err
+	}
+	w = c.writer(context.WithoutCancel(ctx))
+	w.sent.Store(int64(began))
+	return w, nil
 }
 
 // mark is the file beside a copy that says whether it can be trusted: bbolt writes it without syncs, because the log

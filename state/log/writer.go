@@ -113,6 +113,8 @@ type Writer struct {
 	snapping bool
 
 	soon atomic.Bool // the next commit makes a snapshot
+	// sent is when the last acknowledged entry was sent, as bootTime says; 0 before there is one.
+	sent atomic.Int64
 
 	mu       sync.Mutex // guards the fields below
 	stopped  error
@@ -209,7 +211,13 @@ var errNotStored = errors.New("the entry was refused")
 // repeats the same bytes until the log decides: they are acknowledged, or refused with a higher sequence, which
 // means that either they or another entry follow. A refusal alone decides nothing, because an entry that was
 // refused, or not answered, may be in flight and be stored later.
-func (w *Writer) publish(data []byte) (uint64, error) {
+func (w *Writer) publish(data []byte) (_ uint64, err error) {
+	sent := bootTime()
+	defer func() {
+		if err == nil {
+			w.sent.Store(int64(sent))
+		}
+	}()
 	began, pause := w.o.Now(), firstPause
 	var shortened time.Time // since when all answers show a loss
 	for {
