@@ -110,6 +110,22 @@ func (g GroupLogs) Create(ctx context.Context, group string, incarnation log.ID,
 	}
 }
 
+// Remove removes the log of a group, with everything that it has. It is no error if there is none.
+func (g GroupLogs) Remove(ctx context.Context, group string) error {
+	token := wire.Token(group)
+	for _, name := range []string{logStream(token), partsStream(token)} { // without the first one there is no group
+		err := g.c.patiently(ctx, func() error {
+			ctx, cancel := g.c.bounded(ctx)
+			defer cancel()
+			return problem(g.c.js.DeleteStream(ctx, name))
+		})
+		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) && !errors.Is(err, wire.ErrNotFound) {
+			return fmt.Errorf("removing the log of the group %q: %w", group, err)
+		}
+	}
+	return nil
+}
+
 // create creates the streams, the one of the entries last: without it there is no group. A cluster that has too few
 // servers for three replicas gets none: a log with one replica would be lost with its server.
 func (l *GroupLog) create(ctx context.Context, bytes int64) error {
