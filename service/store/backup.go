@@ -22,7 +22,7 @@ import (
 const (
 	backupHead = "backup.json"
 	backupEnd  = "end.json" // without this entry, the backup is truncated
-	database   = "service.db"
+	Database   = "service.db"
 )
 
 // BackupFormat is the version of the backup format.
@@ -84,7 +84,7 @@ func (s *Store) Backup(ctx context.Context, out io.Writer, version string, at ti
 	if err := homes.Freeze(ctx, temp, cut, b.file); err != nil {
 		return fmt.Errorf("backing up the states of workspaces: %w", err)
 	}
-	if err := b.header(database, records.Size()); err != nil {
+	if err := b.header(Database, records.Size()); err != nil {
 		return err
 	}
 	if _, err := records.WriteTo(b.tar); err != nil {
@@ -330,6 +330,11 @@ func (t *Tx) Restored() (at time.Time, err error) {
 		return at, fmt.Errorf("reading the time of the backup from which the records were restored: %w", err)
 	}
 	return at, nil
+}
+
+// MarkRestored makes Restored return a moment, for records that are older than what was done since.
+func (t *Tx) MarkRestored(at time.Time) error {
+	return t.tx.Bucket(metaBucket).Put(restoredKey, []byte(at.UTC().Format(time.RFC3339)))
 }
 
 // SettledRestore makes Restored return zero from now on.

@@ -15,6 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/state/log"
 	"github.com/millipede-iac/millipede/state/log/mem"
+	"github.com/millipede-iac/millipede/state/seal"
 )
 
 // inLog is a depot beside a log.
@@ -23,7 +24,10 @@ type inLog struct{ files *log.Files }
 func (d inLog) Keep(name, path string) error  { return d.files.Keep(context.Background(), name, path) }
 func (d inLog) Fetch(name, path string) error { return d.files.Fetch(context.Background(), name, path) }
 func (d inLog) Drop(name string) error        { return d.files.Drop(context.Background(), name) }
-func (d inLog) Names() ([]string, error)      { return d.files.Names(context.Background()) }
+func (d inLog) Extend(name string, offset int64, data []byte) error {
+	return d.files.Extend(context.Background(), name, offset, data)
+}
+func (d inLog) Names() ([]string, error) { return d.files.Names(context.Background()) }
 
 func TestFilesThatTheDirectoryHasLostComeFromTheDepot(t *testing.T) {
 	s := open(t)
@@ -72,6 +76,86 @@ func TestFilesThatTheDirectoryHasLostComeFromTheDepot(t *testing.T) {
 	if _, err := s.ReadAll("states/one"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a file that was removed: %v", err)
 	}
+}
+
+// What a machine had written to the log of a phase in progress was lost with it.
+func TestALogThatIsWrittenIsInTheDepotBeforeItsEnd(t *testing.T) {
+	l := mem.New()
+	key, err := seal.NewKey(seal.NewSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, m := openWith(t, key), l.Join()
+	first.KeepIn(inLog{&log.Files{Transport: m, Now: time.Now, Epoch: 1}})
+	var logs []*store.Log
+	for _, name := range []string{"logs/one", "logs/two"} {
+		one, err := first.OpenLog(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logs = append(logs, one)
+	}
+	text := func(s *store.Store, name string) string {
+		t.Helper()
+		r, err := s.ReadLog(name)
+		if errors.Is(err, store.ErrNotFound) {
+			return ""
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := r.ReadAt(t.Context(), 0, 1<<20)
+		if err := errors.Join(err, r.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	reads := func(epoch uint64, name, want string) {
+		t.Helper()
+		got := ""
+		for range 100 {
+			other := openWith(t, key) // of another machine
+			other.KeepIn(inLog{&log.Files{Transport: l.Join(), Now: time.Now, Epoch: epoch}})
+			if got = text(other, name); got == want {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Errorf("%s is %q, and not %q", name, got, want)
+	}
+	write := func(one *store.Log, line string) {
+		t.Helper()
+		if _, err := one.Write([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.Cut() // what cannot be kept is tried again, of all logs
+	write(logs[0], "a\n")
+	write(logs[1], "b\n")
+	time.Sleep(300 * time.Millisecond)
+	m.Heal()
+	reads(2, "logs/one", "a\n")
+	reads(2, "logs/two", "b\n")
+	write(logs[0], "c\n")
+	reads(2, "logs/one", "a\nc\n")
+
+	second := openWith(t, key)
+	second.KeepIn(inLog{&log.Files{Transport: l.Join(), Now: time.Now, Epoch: 2}})
+	went, err := second.OpenLog("logs/one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(went, "d\n")
+	write(logs[0], "of a member that does not lead any more\n")
+	reads(3, "logs/one", "a\nc\nd\n")
+	if err := went.End(); err != nil {
+		t.Fatal(err)
+	}
+	reads(3, "logs/one", "a\nc\nd\n")
+	if err := logs[0].End(); !errors.Is(err, log.ErrDeposed) {
+		t.Errorf("the end of a log that another member has ended: %v", err)
+	}
+	reads(3, "logs/one", "a\nc\nd\n")
 }
 
 // backedUp returns the names in a backup.

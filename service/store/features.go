@@ -33,6 +33,16 @@ func (s *Store) Raise() (features.Record, error) {
 	return about, nil
 }
 
+// Features returns the level of the store; there is false before its first transaction.
+func (t *Tx) Features() (r features.Record, there bool, err error) {
+	meta := t.tx.Bucket(metaBucket)
+	if meta == nil {
+		return r, false, nil
+	}
+	r, err = readFeatures(meta)
+	return r, true, err
+}
+
 func putFeatures(meta *recorded.Bucket, r features.Record) error {
 	data, err := json.Marshal(r)
 	if err != nil {

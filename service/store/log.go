@@ -27,6 +27,8 @@ type Log struct {
 	frames []frame
 	size   int64         // plain bytes
 	end    int64         // bytes of the file
+	kept   int64         // bytes of the file that the depot has
+	ended  bool          // End was called
 	closed bool          // nothing more is written
 	grown  chan struct{} // closed when text was written or the log has ended
 	// readers is the number of calls of ReadAt in progress.
@@ -46,6 +48,16 @@ func (s *Store) OpenLog(name string) (*Log, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
+	if s.depot != nil { // another member may have begun it
+		if f, err := s.openFile(name); err == nil {
+			err = f.Close()
+			if err != nil {
+				return nil, err
+			}
+		} else if !errors.Is(err, ErrNotFound) {
+			return nil, err
+		}
+	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -57,6 +69,7 @@ func (s *Store) OpenLog(name string) (*Log, error) {
 	if err := f.Truncate(l.end); err != nil { // remove a frame that a crash has truncated
 		return nil, errors.Join(err, f.Close())
 	}
+	s.tails.grew(l)
 	return l, nil
 }
 
@@ -129,6 +142,7 @@ func (l *Log) write(p []byte) (int, error) {
 	}
 	close(l.grown)
 	l.grown = make(chan struct{})
+	l.s.tails.grew(l)
 	return written, nil
 }
 
@@ -219,17 +233,26 @@ func (l *Log) Sync() error { return l.file.Sync() }
 
 // End marks the log as complete, and makes it durable. It can still be read.
 func (l *Log) End() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
+	if l.over() {
 		return nil
 	}
-	l.closed = true
-	close(l.grown)
 	if err := l.file.Sync(); err != nil || l.s.depot == nil {
 		return err
 	}
+	l.s.tails.ends(l)
 	return l.s.depot.Keep(l.name, l.file.Name())
+}
+
+// over has nothing more written, and reports whether that was so before.
+func (l *Log) over() (before bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return true
+	}
+	l.closed, l.ended = true, true
+	close(l.grown)
+	return false
 }
 
 // Close ends the log and closes its file.

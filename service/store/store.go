@@ -63,6 +63,7 @@ type Store struct {
 	around  func(kind, name string, change func() error) error
 	unsure  func() // see OnUnsure
 	depot   Depot  // nil for none
+	tails   *tails // of the logs that are written; nil without a depot
 	changes atomic.Int64
 	refused atomic.Int64 // writes that failed because the disk was full
 	cache   recordCache
@@ -91,11 +92,16 @@ type Depot interface {
 	Drop(name string) error
 	// Names returns the names of all files.
 	Names() ([]string, error)
+	// Extend stores a piece of a file that grows, from an offset on; the first one of an opened file is from 0. Fetch
+	// returns such a file until Keep is called for it, as far as it is stored.
+	Extend(name string, offset int64, data []byte) error
 }
 
 // KeepIn has files kept in a depot. Set it before the store is used. Files of Cache are not kept there, and logs are
-// from their ends on.
-func (s *Store) KeepIn(d Depot) { s.depot = d }
+// kept there with a delay of tailEvery.
+func (s *Store) KeepIn(d Depot) {
+	s.depot, s.tails = d, newTails(d)
+}
 
 // Around sets a function that wraps every write: it makes the write by calling change, or omits it, and its result is
 // returned to the writer. kind is "records", "file" or "log"; name is that of the file or the log. Simulations use it
@@ -126,7 +132,7 @@ func OpenOptions(dir string, key *seal.Key, o Options) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, database)
+	path := filepath.Join(dir, Database)
 	var log recorded.Log
 	if o.Log != nil {
 		var err error
@@ -191,6 +197,9 @@ func (s *Store) prepare() error {
 // Close waits for transactions in progress, and closes the file.
 func (s *Store) Close() error {
 	s.commits.Close()
+	if s.tails != nil {
+		s.tails.close()
+	}
 	err := s.db.Close()
 	if s.log != nil {
 		err = errors.Join(err, s.log.Close())
@@ -205,6 +214,20 @@ func (s *Store) update(f func(*recorded.Tx) error) error {
 		through = s.log
 	}
 	return recorded.Through(s.db, through, f)
+}
+
+// leading is a log whose writer other members wait to replace. *log.Writer is one.
+type leading interface {
+	Beat(db *bbolt.DB) error
+	HandOver(db *bbolt.DB, to string) error
+}
+
+// Beat has the log say that the store is still written, without a change. The store must have a log with members.
+func (s *Store) Beat() error { return s.log.(leading).Beat(s.db) } //nolint:forcetypeassert // as documented
+
+// HandOver has another member write the store from now on. Afterwards nothing can be changed here.
+func (s *Store) HandOver(to string) error {
+	return s.log.(leading).HandOver(s.db, to) //nolint:forcetypeassert // as for Beat
 }
 
 // Stats returns the number of changes since the store was opened, the total time for writing them, and the size
@@ -236,6 +259,9 @@ type Tx struct {
 	after   []func()
 	failure error
 }
+
+// Over returns a transaction on the records of a copy, which follows a log and is no Store: it only reads.
+func Over(tx *recorded.Tx, key *seal.Key) *Tx { return &Tx{tx: tx, key: key} }
 
 // View calls fn with a read-only transaction.
 func (s *Store) View(fn func(*Tx) error) error {

@@ -36,6 +36,12 @@ func open(t *testing.T) *store.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return openWith(t, key)
+}
+
+// openWith returns another empty store with a key.
+func openWith(t *testing.T, key *seal.Key) *store.Store {
+	t.Helper()
 	s, err := store.Open(t.TempDir(), key)
 	if err != nil {
 		t.Fatal(err)
