@@ -45,6 +45,9 @@ type Options struct {
 	// Capacity gives access to workers and limits; nil if they are not shown.
 	Capacity Capacity
 
+	// Group is the group whose leader this process is; nil without one.
+	Group Group
+
 	// Host is the address at which clients reach the service, HOST or HOST:PORT. It is part of the name of the
 	// environment variable with a run's token. Empty for none.
 	Host string
@@ -99,6 +102,7 @@ type Service struct {
 	Identity  *Identity
 	Pools     *Pools
 	Upgrades  *Upgrades
+	Members   *Members
 	Audit     *audit.Log
 
 	queue       *queue.Queue
@@ -173,7 +177,8 @@ func assemble(o *Options) *Service {
 		Run: runOf(s.Runs.Find), RunOfPhase: runOf(s.Runs.OfPhase)})
 	s.Pools = &Pools{shared: c, capacity: o.Capacity, runs: s.Runs, timelines: s.Timelines}
 	s.Runs.pools = s.Pools
-	s.Upgrades = &Upgrades{shared: c, version: o.Version, capacity: o.Capacity}
+	s.Members = &Members{shared: c, group: o.Group}
+	s.Upgrades = &Upgrades{shared: c, version: o.Version, capacity: o.Capacity, members: s.Members}
 	s.Identity = &Identity{shared: c, host: o.Host, renewIdentity: o.RenewIdentity}
 	carriers.identity, carriers.timelines = s.Identity, s.Timelines
 	s.Drift = drift.New(drift.Options{Store: o.Store, Now: o.Now, Log: o.Logger, Engine: o.Engine, Reads: o.WatchReads,

@@ -19,6 +19,7 @@ type Upgrades struct {
 	*shared
 	version  string
 	capacity Capacity
+	members  *Members
 }
 
 // Upgrade is what a program of another version needs to know about a service before it takes its place.
@@ -122,6 +123,14 @@ func (s *Upgrades) Finish(ctx context.Context, a *rights.Actor) (*Upgrade, error
 			return nil, tables.Conflict("the upgrade is not finished, because workers of an earlier version are alive: %s. "+
 				"Replace them, or stop them", strings.Join(older, ", "))
 		}
+	}
+	older, err := s.members.older(features.Own().Newest)
+	if err != nil {
+		return nil, err
+	}
+	if len(older) > 0 {
+		return nil, tables.Conflict("the upgrade is not finished, because not all members of the group are known to have "+
+			"this version: %s", strings.Join(older, ", "))
 	}
 	if err := s.audit.Change(a, "upgrade.finish", "", func(*store.Tx) error { return nil }); err != nil {
 		return nil, err

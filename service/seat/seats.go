@@ -113,6 +113,30 @@ func (s *Seats) Close() error {
 	return nil
 }
 
+// Abandon kills all engines: somebody else carries out their phases. Calls end as lost, and no engine is started any
+// more. Close has to be called all the same.
+func (s *Seats) Abandon() {
+	s.end()
+	s.mu.Lock()
+	var all []*engine
+	for _, e := range s.alone {
+		if e != nil {
+			all = append(all, e)
+		}
+	}
+	s.mu.Unlock()
+	for _, t := range s.seats {
+		t.mu.Lock()
+		if t.engine != nil {
+			all = append(all, t.engine)
+		}
+		t.mu.Unlock()
+	}
+	for _, e := range all {
+		e.process.Kill()
+	}
+}
+
 // seat is a place for one engine.
 type seat struct {
 	number int

@@ -144,6 +144,12 @@ var (
 	Seats = store.Table[record.Seat]{
 		Name: "seat", ID: func(s *record.Seat) string { return strconv.Itoa(s.Number) },
 	}
+	Members = store.Table[record.Member]{
+		Name: "member", ID: func(m *record.Member) string { return m.Name },
+	}
+	LogStores = store.Table[record.LogStore]{
+		Name: "store of the log", ID: func(s *record.LogStore) string { return s.Name },
+	}
 	Halts = store.Table[record.Halt]{
 		Name: "halt", ID: func(h *record.Halt) string { return h.On },
 	}
