@@ -54,8 +54,10 @@ Options:
                         and their own directories.
   -group=NAME           Have every change of the records and of the workspaces' stores in the log of this group, which the
                         NATS servers of -nats keep: the data directory is then a copy that can be made again. The first
-                        start makes the group, in an empty directory. So far a group has one member, and files other than
-                        records and stores are in the directory alone. Default: no group.
+                        start makes the group, in an empty directory. Several processes with the same group and key are
+                        its members: one leads, and another one takes its place. Default: no group.
+  -member=NAME          The name of this process in the group; default the name of the machine.
+  -member-address=HOST  Where other members reach this one, HOST or HOST:PORT; default the host of -listen, or the machine.
   -watch-reads=N        How many objects are read at the same time to watch for drift, over all workspaces; default 20.
   -keep-runs=N          How many ended runs a workspace keeps, with their logs, plans and configurations; default all.
   -keep-states=N        How many versions of its state a workspace keeps; default all.
@@ -116,6 +118,8 @@ func runServe(ctx context.Context, a *app, args []string) int {
 		return nil
 	})
 	f.StringVar(&o.Group, "group", "", "")
+	f.StringVar(&o.Member, "member", "", "")
+	f.StringVar(&o.MemberAddress, "member-address", "", "")
 	f.IntVar(&o.WatchReads, "watch-reads", 20, "")
 	f.IntVar(&o.Retention.Runs, "keep-runs", 0, "")
 	f.IntVar(&o.Retention.States, "keep-states", 0, "")

@@ -100,6 +100,9 @@ type engines struct {
 	// drain tells them to which pools nothing is dispatched; nil if they are in this process.
 	drain func(ctx context.Context, pools []string) error
 	close func() error
+	// abandon ends them at once, because another member of the group carries out their phases; nil if they are in this
+	// process.
+	abandon func()
 	// describe says what they are, for the page of administrators.
 	describe func() web.Engines
 }
@@ -134,7 +137,7 @@ func (s *serving) engines(st *store.Store, w *sharedConnection, stores *sealedSt
 		}
 		return e
 	}
-	return engines{engine: seats, apart: true, start: start, close: closing, describe: describe,
+	return engines{engine: seats, apart: true, start: start, close: closing, abandon: seats.Abandon, describe: describe,
 		drain: func(ctx context.Context, pools []string) error { return p.drain(ctx, seats.Engines(), pools) }}
 }
 
@@ -303,8 +306,9 @@ func (p *processes) handler(e seat.Peer) http.Handler {
 	mux.HandleFunc("POST "+openStorePath, g.open)
 	mux.HandleFunc("POST "+closeStorePath, g.close)
 	mux.HandleFunc("POST "+copyStorePath, g.copy)
-	mux.HandleFunc("POST "+logAccessPath, g.logAccess)
-	mux.HandleFunc("POST "+logMadePath, g.logMade)
+	mux.HandleFunc("POST "+logAccessPath, g.ofLog(g.logAccess))
+	mux.HandleFunc("POST "+logMadePath, g.ofLog(g.logMade))
+	mux.HandleFunc("POST "+logLevelPath, g.ofLog(g.logLevel))
 	mux.HandleFunc("POST "+packagesPath, p.packages)
 	mux.HandleFunc("GET "+troublePath, func(w http.ResponseWriter, _ *http.Request) {
 		if err := p.w.Trouble(); err != nil {

@@ -332,6 +332,11 @@ func (s workspaceStores) Copy(path, to string) error {
 		}
 	}
 	query := s.query(path)
+	if query != "" && s.log != nil {
+		if err := s.bring(query); err != nil {
+			return err
+		}
+	}
 	if query == "" || !s.aside {
 		return bolt.Copy(path, to)
 	}

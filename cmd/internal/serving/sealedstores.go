@@ -35,7 +35,7 @@ type sealedStores struct {
 	program string
 	level   func() int
 	// group is the log that the stores' commits go through; nil for none.
-	group *group
+	group *groupLog
 
 	// maintaining is held by a backup, and by alone, so that neither opens what the other has open.
 	maintaining sync.Mutex
@@ -89,6 +89,9 @@ func (s *sealedStores) enter(path string) (leave func()) {
 
 // register records that a store is open. enter was called, and leave was not.
 func (s *sealedStores) register(path string, opened copied) {
+	if s.group != nil {
+		s.group.level.opened(path)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[path] = opened
@@ -144,6 +147,11 @@ func (s *sealedStores) Copy(path, to string) error {
 	held := s.open[path]
 	s.mu.Unlock()
 	if held == nil {
+		if s.group != nil {
+			if err := s.group.level.bring(path, s); err != nil {
+				return err
+			}
+		}
 		return s.Stores.Copy(path, to)
 	}
 	err := held.CopyTo(context.Background(), to)
@@ -224,6 +232,11 @@ func (s *sealedStores) Remove(workspace string) (gone bool, err error) {
 // never less.
 func (s *sealedStores) Freeze(ctx context.Context, temp string, cut func() error,
 	each func(name, file string) error) error {
+	if s.group != nil {
+		if err := s.group.level.bringAll(s); err != nil {
+			return err
+		}
+	}
 	s.maintaining.Lock()
 	defer s.maintaining.Unlock()
 	ctx, cancel := context.WithCancel(ctx)

@@ -163,7 +163,7 @@ func TestTheHomeOfADeletedWorkspaceIsRemovedWhenNobodyUsesIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stores.group = &group{}
+	stores.group = &groupLog{}
 	removed(false, "ws-1", "ws-12")
 	stores.group = nil
 	removed(true, "ws-12")

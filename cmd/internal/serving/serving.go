@@ -45,7 +45,6 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tfe"
 	"github.com/millipede-iac/millipede/service/web"
-	"github.com/millipede-iac/millipede/state/log"
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
@@ -91,8 +90,12 @@ type Options struct {
 	ProgramProcesses, ProgramFileSize int64
 	// Readable and Writable are files, and directories with everything below them, that runs may read, and change.
 	Readable, Writable []string
-	// Group is the name of the group whose log has all commits; empty for none.
-	Group string
+	// Group is the name of the group whose log has all commits; empty for none. Member is the name of this process in it,
+	// by default that of the machine, and MemberAddress where other members reach it: HOST or HOST:PORT, by default the
+	// host of Listen, or the machine.
+	Group, Member, MemberAddress string
+	// Term is for how long the log of the group must be silent before another member leads; 0 means 2.5 s.
+	Term time.Duration
 	// WatchReads is the maximum number of objects that are read at the same time to detect drift.
 	WatchReads int
 	// Retention determines which ended runs and old state versions are kept.
@@ -172,6 +175,13 @@ func (o *Options) Complete(args []string) error {
 			list[i] = environ.Path(o.Dir, path)
 		}
 	}
+	if o.Group != "" && o.Member == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("name this member of the group with -member: %w", err)
+		}
+		o.Member = strings.ToLower(name)
+	}
 	proxies, err := gate.ParseProxies(o.TrustedProxies)
 	o.proxies = proxies
 	switch {
@@ -195,6 +205,10 @@ func (o *Options) Complete(args []string) error {
 		return fmt.Errorf("-plan-size must be from 1 to %d", maxPlanSize)
 	case o.ProgramProcesses < 0 || o.ProgramFileSize < 0 || o.ProgramFileSize > 1<<30:
 		return errors.New("-program-processes and -program-file-size must be 0 for no limit, or positive")
+	case o.Group == "" && (o.Member != "" || o.MemberAddress != ""):
+		return errors.New("-member and -member-address belong to -group")
+	case o.Group != "" && (o.Engines == 0 || !separate):
+		return errors.New("-group needs engines that are processes of their own: another member takes their work over")
 	case o.WatchReads < 1 || o.WatchReads > 10_000:
 		return errors.New("-watch-reads must be from 1 to 10000")
 	case o.Retention.Runs < 0 || o.Retention.States < 0 || o.Retention.For < 0:
@@ -268,9 +282,6 @@ type serving struct {
 	instruments *instruments
 	hashes      *providers.Hashes // of the packages that runs use
 	temp        string            // the directory for temporary files of runs; empty if they are not confined
-	// resigned is closed when this process may no longer write the records, for a reason; nil if that cannot be.
-	resigned <-chan struct{}
-	reason   func() error
 }
 
 // StartError is the error of a service that could not start, and has answered no request.
@@ -288,20 +299,73 @@ func Serve(ctx context.Context, o Options) (err error) {
 			err = &StartError{err}
 		}
 	}()
-	s := &serving{Options: o, hashes: providers.NewHashes(time.Now)}
+	if o.Group != "" {
+		return serveMember(ctx, o, func() { started = true })
+	}
+	s := newServing(o)
+	key, err := serviceKey(o.KeyFile)
+	if err != nil {
+		return err
+	}
+	st, err := store.OpenOptions(o.Data, key, store.Options{Program: o.Version})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	return s.serve(ctx, &served{st: st, key: key, run: func(ctx context.Context, v *served) error {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
+		if err != nil {
+			return err
+		}
+		secure, trust, err := s.certificates(o, key, listener.Addr())
+		if err != nil {
+			return errors.Join(err, listener.Close())
+		}
+		handler, end, err := v.begin(listener.Addr())
+		if err != nil {
+			return errors.Join(err, listener.Close())
+		}
+		defer end()
+		started = true
+		s.announce(o, listener.Addr(), trust, v.token)
+		return s.host(ctx, v.svc, tls.NewListener(listener, secure), handler)
+	}})
+}
+
+func newServing(o Options) *serving {
+	return &serving{Options: o, hashes: providers.NewHashes(time.Now)}
+}
+
+// served is a service over open records. Its parts are valid while run is running.
+type served struct {
+	st    *store.Store
+	key   *seal.Key
+	group *groupLog // nil for none
+	// members are what operators may ask of the group; nil for none.
+	members service.Group
+	// run is called when everything is ready. It calls begin, and has the runs executed.
+	run func(ctx context.Context, v *served) error
+
+	svc     *service.Service
+	engines engines
+	// messages says since when NATS has not answered; empty while it does.
+	messages func() string
+	token    string // the first one of the administrator; empty if there was one before
+	// begin starts the engines, and returns the handler of all requests to a service that listens at an address. The
+	// caller calls end before run returns.
+	begin func(at net.Addr) (handler http.Handler, end func(), err error)
+}
+
+// serve makes a service over open records, and calls v.run with it.
+func (s *serving) serve(ctx context.Context, v *served) (err error) {
+	o := s.Options
 	mail, err := o.mail()
 	if err != nil {
 		return err
 	}
-	st, key, g, err := s.openRecords(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, st.Close(), g.close()) }()
 	if err := os.RemoveAll(filepath.Join(o.Data, "scratch")); err != nil {
 		return err
 	}
-	log := s.Log
 	cli, err := serviceCLI(s.CLI, o.Data)
 	if err != nil {
 		return err
@@ -312,24 +376,25 @@ func Serve(ctx context.Context, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, unconfine()) }()
 	s.instruments = newInstruments(o.Metrics, o.Version, !s.apart())
-	w, err := s.openConnection(ctx, o.Data, key, o.slots())
+	w, err := s.openConnection(ctx, o.Data, v.key, o.slots())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	for _, text := range w.Warnings(ctx) {
-		log.Warn(text)
+		s.Log.Warn(text)
 	}
-	stores := newSealedStores(o.Data, key)
-	stores.program, stores.level = o.Version, func() int { return st.Features().Level }
-	stores.group = g
-	engines := s.engines(st, w, stores, key, cli)
-	defer func() { err = errors.Join(err, engines.close()) }()
+	stores := newSealedStores(o.Data, v.key)
+	stores.program, stores.level = o.Version, func() int { return v.st.Features().Level }
+	stores.group = v.group
+	v.engines = s.engines(v.st, w, stores, v.key, cli)
+	defer func() { err = errors.Join(err, v.engines.close()) }()
 	regions := watchRegions(w)
-	svc, err := service.New(service.Options{
-		Store: st, Homes: stores, Capacity: capacity{w, engines.drain, regions}, Engine: engines.engine, Apart: engines.apart,
+	v.svc, err = service.New(service.Options{
+		Store: v.st, Homes: stores, Group: v.members, Capacity: capacity{w, v.engines.drain, regions},
+		Engine: v.engines.engine, Apart: v.engines.apart,
 		Now: time.Now, Version: s.Version,
-		Logger: log, Plans: o.Plans,
+		Logger: s.Log, Plans: o.Plans,
 		Applies: o.Applies, WatchReads: o.WatchReads, Retention: o.Retention, Mail: mail != nil,
 		MaxConfiguration: maxConfiguration, MaxState: maxState, Host: publicHost(o), Became: s.instruments.countStatus,
 		Bounds: record.Bounds{PlanTime: o.PlanTime, PlanMemory: o.EngineMemory, PlanSize: o.PlanSize},
@@ -337,70 +402,31 @@ func Serve(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	unmeasured, err := s.instruments.listen(ctx, svc, st, w, o.slots(), log)
+	unmeasured, err := s.instruments.listen(ctx, v.svc, v.st, w, o.slots(), s.Log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, unmeasured()) }()
-	defer beside(ctx, st.Watch)()
+	defer beside(ctx, v.st.Watch)()
 	defer beside(ctx, regions.run)()
-	defer beside(ctx, func(ctx context.Context) { g.purge(ctx, stores) })()
-	token, err := svc.Users.Bootstrap("admin", o.Organization)
-	if err != nil {
-		return err
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
-	if err != nil {
-		return err
-	}
-	secure, trust, err := s.certificates(o, key, listener.Addr())
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	entry, err := o.entry(svc.Logins, log)
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	started = true
-	engines.start()
-	s.announce(o, listener.Addr(), trust, token)
-	sender := notify.New(notify.Options{Notifications: svc.Notifications, Address: "https://" + hostOf(o, listener.Addr()),
-		Private: o.NotifyPrivate, Mail: mail, Now: time.Now, Logger: log})
-	defer beside(ctx, sender.Run)()
-	messages := &answering{ask: w.Conn.Storing, now: time.Now, log: log}
+	messages := &answering{ask: w.Conn.Storing, now: time.Now, log: s.Log}
 	defer beside(ctx, messages.watch)()
-	s.resigned, s.reason = g.stopped()
-	return s.host(ctx, svc, tls.NewListener(listener, secure), serviceHandler(svc, st, sender, entry, o,
-		engines.describe, messages.fact))
-}
-
-// openRecords opens the records, with the key of the service, and the log that their changes go through; nil without
-// -group.
-func (s *serving) openRecords(ctx context.Context) (*store.Store, *seal.Key, *group, error) {
-	secret, err := serviceSecret(s.KeyFile)
-	if err != nil {
-		return nil, nil, nil, err
+	v.messages = messages.fact
+	defer beside(ctx, func(ctx context.Context) { v.group.purge(ctx, stores) })()
+	if v.token, err = v.svc.Users.Bootstrap("admin", o.Organization); err != nil {
+		return err
 	}
-	key, err := seal.NewKey(secret)
-	if err != nil {
-		return nil, nil, nil, err
+	v.begin = func(at net.Addr) (http.Handler, func(), error) {
+		entry, err := o.entry(v.svc.Logins, s.Log)
+		if err != nil {
+			return nil, nil, err
+		}
+		v.engines.start()
+		sender := notify.New(notify.Options{Notifications: v.svc.Notifications, Address: "https://" + hostOf(o, at),
+			Private: o.NotifyPrivate, Mail: mail, Now: time.Now, Logger: s.Log})
+		return serviceHandler(v, sender, entry, o), beside(ctx, sender.Run), nil
 	}
-	g, err := s.openGroup(ctx, secret)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	st, err := store.OpenOptions(s.Data, key, store.Options{Program: s.Version, Log: g.opener(ctx)})
-	if err != nil {
-		return nil, nil, nil, errors.Join(err, g.close())
-	}
-	if g != nil {
-		g.st = st
-		st.KeepIn(depot{&log.Files{Transport: g.log, Now: time.Now}})
-	}
-	if err := g.recall(ctx); err != nil {
-		return nil, nil, nil, errors.Join(err, st.Close(), g.close())
-	}
-	return st, key, g, nil
+	return v.run(ctx, v)
 }
 
 // beside calls fn in another goroutine. end ends its context, and waits for it.
@@ -468,10 +494,9 @@ func publicHost(o Options) string {
 }
 
 // serviceHandler returns the handler of all requests to the service.
-func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender, entry login.Options,
-	o Options, describe func() web.Engines, nats func() string) http.Handler {
-	log := entry.Logger
-	shown := web.Options{Service: svc, Logger: log, Engines: describe}
+func serviceHandler(v *served, sender *notify.Sender, entry login.Options, o Options) http.Handler {
+	log, svc := entry.Logger, v.svc
+	shown := web.Options{Service: svc, Logger: log, Engines: v.engines.describe}
 	if entry.Provider != nil {
 		shown.Elsewhere = login.Begin
 	}
@@ -492,8 +517,8 @@ func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender
 	mux.Handle(control.Prefix, control.Handler(svc, log))
 	mux.Handle(httpstate.Prefix, httpstate.Handler(svc, log))
 	return gate.Handler(mux, gate.Options{Now: time.Now, Logger: log, Ready: func(context.Context) error {
-		return st.View(func(*store.Tx) error { return nil })
-	}, Facts: func() string { return strings.TrimSpace(nats() + "\n" + confinementOf(o)) },
+		return v.st.View(func(*store.Tx) error { return nil })
+	}, Facts: func() string { return strings.TrimSpace(v.messages() + "\n" + confinementOf(o)) },
 		Secret: tfe.SecretPaths, Proxies: o.proxies, Secure: o.ownName(),
 		Known: func(r *http.Request) bool { return known(svc.Tokens, r) }})
 }
@@ -537,8 +562,6 @@ func (s *serving) host(ctx context.Context, svc *service.Service, listener net.L
 	case <-stopping.Done():
 	case failed = <-serving:
 		serving <- nil
-	case <-s.resigned:
-		failed = fmt.Errorf("the service ends, and has to be started again: %w", s.reason())
 	}
 	stop() // this also ends the responses of clients that follow logs
 	ended := <-running
