@@ -48,7 +48,8 @@ var keeps = []keep{
 	{of: "service/*", except: []string{"service/engine"}, from: []string{"coordinator/estate", "coordinator/operation"},
 		reason: "what executes runs is handed to the service by cmd"},
 	{of: "service", except: []string{"service/control", "service/gate", "service/httpstate", "service/issuer",
-		"service/login", "service/notify", "service/tfe", "service/web", "service/servicetest", "service/seat"},
+		"service/login", "service/notify", "service/relay", "service/tfe", "service/web", "service/servicetest",
+		"service/seat"},
 		from: []string{"net/http"}, reason: "the service knows no HTTP; its interfaces do"},
 	{of: "service/engine", from: []string{"service/*", "service/."}, but: []string{"service/work", "service/record"},
 		reason: "the engine knows the contract alone, so that it can be in another process"},
@@ -166,7 +167,7 @@ type exception struct {
 var long = map[string]exception{
 	"service/tfe.server.routes":              {175, "a table of the routes of the API"},
 	"internal/cloud/azure.Cloud.methods":     {123, "a table of the ways to sign in"},
-	"cmd/coordinator.init":                   {125, "the table of the commands"},
+	"cmd/coordinator.init":                   {136, "the table of the commands"},
 	"worker.Worker.attempt":                  {112, "each step says what survives a crash there, so it is one piece"},
 	"state/storetest.interleaved":            {112, "a run of a model, step by step"},
 	"service/tfe.call.settings":              {111, "the attributes of a workspace, one after the other"},
@@ -176,7 +177,7 @@ var long = map[string]exception{
 // wide has the types with more than maxMethods methods; an exception for them may be up to slack above their number.
 var wide = map[string]exception{
 	"service/tfe.call":             {190, "a method for each endpoint of the API"},
-	"coordinator/planning.Planner": {118, "the program of a plan: a method for each step of each kind of vertex"},
+	"coordinator/planning.Planner": {137, "the program of a plan: a method for each step of each kind of vertex"},
 }
 
 const slack = 10

@@ -55,6 +55,11 @@ type serviceSeries struct {
 	made    map[string]int // faults, by kind
 	total   int
 	struck  atomic.Bool // whether all faults have been injected
+	// loses is how old text of a log must be that is not lost with a machine: the time until it is read from the next one
+	// counts, too.
+	loses time.Duration
+	// silent is when a NATS server was killed last, in nanoseconds since 1970: while none answers, no log is kept.
+	silent atomic.Int64
 
 	mu       sync.Mutex // guards the fields below, and trial.forgiven and trial.doubts
 	statuses map[client.RunStatus]int
@@ -243,7 +248,7 @@ func (s *serviceSeries) apply(ctx context.Context, w *client.Workspace, dir, mes
 		return false, err
 	}
 	var r *client.Run
-	log := ""
+	log, read := "", []reading{{}}
 	for r == nil || !people.Over(r.Status) {
 		if err := s.account.Insist(ctx, func() (err error) {
 			r, err = s.account.Run(ctx, id)
@@ -251,9 +256,16 @@ func (s *serviceSeries) apply(ctx context.Context, w *client.Workspace, dir, mes
 		}); err != nil {
 			return false, err
 		}
-		if log, err = s.grown(ctx, r, log); err != nil {
+		if away := time.Unix(0, s.silent.Load()); s.loses > 0 && time.Since(away) < 3*s.loses {
+			read = []reading{{}} // nothing that was read meanwhile is certain
+		}
+		for len(read) > 1 && time.Since(read[1].at) > s.loses {
+			read = read[1:]
+		}
+		if log, err = s.grown(ctx, r, read[0].text); err != nil {
 			return false, err
 		}
+		read = append(read, reading{time.Now(), log})
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
@@ -287,6 +299,12 @@ func (s *serviceSeries) apply(ctx context.Context, w *client.Workspace, dir, mes
 		return false, nil
 	}
 	return false, fmt.Errorf("%w: the run %s is %s", people.ErrViolated, id, r.Status)
+}
+
+// reading is what was read of a log at a time.
+type reading struct {
+	at   time.Time
+	text string
 }
 
 // deadly is in the log of a run with a phase that is not begun again, because engines were killed during several

@@ -55,9 +55,6 @@ func TestAServiceOfAGroupComesBackFromTheLogWithoutItsData(t *testing.T) {
 			t.Errorf("the variable %s was acknowledged, and is gone", name)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(v.Data, "workspaces", space.ID)); err != nil {
-		t.Errorf("the store of the workspace: %v", err)
-	}
 	// the state of the workspace is in its store: nothing is created a second time
 	v.Ends(v.Apply(space, site.Slow(3, 10)).ID, client.RunPlannedAndFinished)
 	v.Ends(v.Apply(space, site.Slow(5, 10)).ID, client.RunApplied)
@@ -108,54 +105,34 @@ func TestTheDataOfASingleServiceAreNotTakenForACopyOfAGroup(t *testing.T) {
 	}
 }
 
-// Two services with the same data would each have started the runs of the other.
-func TestASecondServiceOfAGroupDeposesTheFirstWhichEnds(t *testing.T) {
+// A member with another key would have made a copy of nothing, and a service without records.
+func TestAMemberNeedsTheKeyOfItsGroup(t *testing.T) {
 	t.Parallel()
 	s := site.New(t, "")
 	s.Server()
-	v := s.Service("-group=prod")
-	space := v.Workspace("one")
-	other := s.NewService("-group=prod")
-	stranger := s.NewService("-group=prod") // with a key of its own
+	v := s.Service("-group=prod", "-member=m1")
+	stranger := s.NewService("-group=prod", "-member=m2")
 	stranger.Begin()
 	if code := site.Exit(t, stranger.Process); code != 1 {
 		t.Errorf("the exit status without the key is %d", code)
 	}
-	site.Wants(t, strings.Join(strings.Fields(stranger.Output()), " "), "an entry of the log cannot be read",
-		"give the key file of the group with -key-file")
+	site.Wants(t, strings.Join(strings.Fields(stranger.Output()), " "), "give the key file of the group with -key-file")
+	v.Workspace("one") // it still answers
+}
 
-	key := filepath.Join(".config", "millipede", "service.key")
-	text, err := os.ReadFile(filepath.Join(v.Home, key))
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(filepath.Join(other.Home, key)), 0o700)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(other.Home, key), text, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+// Two processes with one name would each have taken what was handed over to that member.
+func TestTwoProcessesAreNotTheSameMember(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	s.Server()
+	v := s.Service("-group=prod", "-member=m1")
+	other := s.NewService("-group=prod", "-member=m1")
+	site.ShareKey(t, v, other)
 	other.Begin()
-	line, err := other.Await(site.Waiting(t), "tofu login ")
-	if err != nil {
-		t.Fatal(err)
+	if code := site.Exit(t, other.Process); code != 1 {
+		t.Errorf("the exit status is %d", code)
 	}
-	other.Address, other.Token = "https://"+strings.TrimPrefix(strings.TrimSpace(line), "tofu login "), v.Token
-	other.Connect()
-	category, name := client.CategoryEnv, "name"
-	create := func(v *site.Service) error {
-		_, err := v.Client.Variables.Create(t.Context(), space.ID, client.VariableCreateOptions{Key: &name, Value: &name,
-			Category: &category})
-		return err
-	}
-	if err := create(v); err == nil {
-		t.Error("the first service takes changes")
-	}
-	if code := site.Exit(t, v.Process); code != 1 {
-		t.Errorf("the exit status of the first service is %d", code)
-	}
-	site.Wants(t, v.Output(), "another member writes this store now", "has to be started again")
-	if err := create(other); err != nil {
-		t.Errorf("the second service: %v", err)
-	}
+	site.Wants(t, strings.Join(strings.Fields(other.Output()), " "), "another process is this member of the group",
+		"Give each process a name of its own (-member)")
+	v.Workspace("one")
 }

@@ -8,11 +8,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millipede-iac/millipede/test/stage/process"
 )
@@ -32,9 +35,10 @@ func Build(ctx context.Context, root, dir string) (string, error) {
 // shippedStore is the setting of JetStream's files in the configuration that the project ships.
 const shippedStore = `store_dir: "/var/lib/nats"`
 
-// configure writes the configuration that the project ships, with the files in dir, into dir.
-func configure(root, dir string, guard *Certificates) (string, error) {
-	shipped, err := os.ReadFile(filepath.Join(root, "deploy", "nats", "nats-server.conf"))
+// configure writes the configuration that the project ships, with the files in o.Dir, into o.Dir.
+func configure(o Options) (string, error) {
+	dir := o.Dir
+	shipped, err := os.ReadFile(filepath.Join(o.Root, "deploy", "nats", "nats-server.conf"))
 	if err != nil {
 		return "", fmt.Errorf("reading the server's configuration: %w", err)
 	}
@@ -44,11 +48,12 @@ func configure(root, dir string, guard *Certificates) (string, error) {
 	}
 	config := filepath.Join(dir, "nats-server.conf")
 	text := before + fmt.Sprintf("store_dir: %q", Store(dir)) + after
-	if guard != nil {
-		if text, err = guarded(root, dir, text, guard); err != nil {
+	if o.Guard != nil {
+		if text, err = guarded(o.Root, dir, text, o.Guard); err != nil {
 			return "", err
 		}
 	}
+	text += o.cluster
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return "", fmt.Errorf("writing the server's configuration: %w", err)
 	}
@@ -93,6 +98,54 @@ type Options struct {
 	// Guard, if it is set, makes the server use TLS with these certificates, require client certificates, and use the
 	// accounts of deploy/nats, in which each user's password is its name.
 	Guard *Certificates
+
+	cluster string // the part of the configuration that makes it one of several
+}
+
+// Cluster starts n servers that are one cluster, each with a directory of its own below o.Dir, and returns when they
+// take connections.
+func Cluster(ctx context.Context, o Options, n int) (all []*Server, err error) {
+	defer func() {
+		for _, s := range all {
+			if err != nil {
+				err = errors.Join(err, s.Close())
+			}
+		}
+	}()
+	var listens, routes []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		listens = append(listens, l.Addr().String())
+		routes = append(routes, "nats-route://"+l.Addr().String())
+		if err := l.Close(); err != nil {
+			return nil, err
+		}
+	}
+	starting := make([]*Server, n)
+	var group errgroup.Group
+	for i := range n {
+		one := o
+		one.Dir = filepath.Join(o.Dir, fmt.Sprint("n", i))
+		one.cluster = fmt.Sprintf("\nserver_name: n%d\ncluster {\n  name: three\n  listen: %q\n  routes: [\"%s\"]\n}\n", i,
+			listens[i], strings.Join(routes, `", "`))
+		group.Go(func() (err error) {
+			if err := os.MkdirAll(one.Dir, 0o700); err != nil {
+				return err
+			}
+			starting[i], err = Start(ctx, one)
+			return err
+		})
+	}
+	err = group.Wait()
+	for _, s := range starting {
+		if s != nil {
+			all = append(all, s)
+		}
+	}
+	return all, err
 }
 
 // Store is where a server with its files in dir keeps its streams.
@@ -102,16 +155,17 @@ func Store(dir string) string { return filepath.Join(dir, "store") }
 type Server struct {
 	program, config string
 	address         string
+	cluster         bool
 	process         *process.Process
 }
 
 // Start starts a server, and returns when it takes connections.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	config, err := configure(o.Root, o.Dir, o.Guard)
+	config, err := configure(o)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{program: o.Program, config: config, address: "127.0.0.1:-1"}
+	s := &Server{program: o.Program, config: config, address: "127.0.0.1:-1", cluster: o.cluster != ""}
 	return s, s.Restart(ctx)
 }
 
@@ -138,6 +192,14 @@ func (s *Server) Restart(ctx context.Context) error {
 		return err
 	}
 	s.process = p
+	if s.cluster { // it is ready when it has found the others
+		_, err := p.Await(ctx, announcement)
+		if line := p.Output(); err == nil {
+			_, line, _ = strings.Cut(line, announcement)
+			s.address, _, _ = strings.Cut(line, "\n")
+		}
+		return err
+	}
 	line, err := p.Await(ctx, announcement)
 	if err == nil {
 		_, err = p.Await(ctx, "Server is ready")

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"testing"
 	"time"
 
 	client "github.com/hashicorp/go-tfe"
@@ -243,3 +244,22 @@ func (v *Service) ask(method, path string, in any, token string) (int, string) {
 	}
 	return answer.StatusCode, string(text)
 }
+
+// ShareKey gives a service the key of another one, as members of a group need it.
+func ShareKey(t testing.TB, from, to *Service) {
+	t.Helper()
+	key := filepath.Join(".config", "millipede", "service.key")
+	text, err := os.ReadFile(filepath.Join(from.Home, key))
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(filepath.Join(to.Home, key)), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(to.Home, key), text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Add adds arguments to the next start.
+func (v *Service) Add(args ...string) { v.args = append(v.args, args...) }

@@ -235,6 +235,27 @@ func (s *Site) Server() *nats.Server {
 	return n
 }
 
+// Servers starts a cluster of NATS servers for the programs, which is stopped with the test.
+func (s *Site) Servers(n int) []*nats.Server {
+	s.T.Helper()
+	all, err := nats.Cluster(Waiting(s.T), nats.Options{Program: Built.NATSServer, Root: Built.Root, Dir: s.T.TempDir(),
+		Guard: s.Guard}, n)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	var urls []string
+	for _, one := range all {
+		s.T.Cleanup(func() {
+			if err := one.Close(); err != nil {
+				s.T.Error(err)
+			}
+		})
+		urls = append(urls, one.URL())
+	}
+	s.NATS = strings.Join(urls, ",")
+	return all
+}
+
 // Worker is a worker process with its own directory, in which it can be restarted.
 type Worker struct {
 	*process.Process
