@@ -296,7 +296,7 @@ func (c *Copy) claim(ctx context.Context) (*Writer, error) {
 	h := w.header(Lead)
 	h.Epoch, h.Member = c.at.Epoch+1, c.o.Member
 	data, _ := h.seal(c.o.Key, nil)
-	began := bootTime()
+	began := c.o.Elapsed()
 	sequence, err := w.publish(data)
 	if err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func (c *Copy) Take(ctx context.Context) (*Writer, error) {
 		return nil, fmt.Errorf("%w: %s leads in epoch %d", ErrDeposed, c.at.Member, c.at.Epoch)
 	}
 	w := c.writer(context.WithoutCancel(ctx))
-	w.sent.Store(int64(bootTime()))
+	w.sent.Store(int64(c.o.Elapsed()))
 	return w, c.release(w)
 }
 
@@ -73,7 +73,7 @@ func (c *Copy) release(w *Writer) error {
 
 // Unchanged is for how long no entry of this writer was acknowledged, counted from when the last one was sent: until
 // the term of members after that, nobody else can have begun an epoch. Time in which the machine sleeps counts.
-func (w *Writer) Unchanged() time.Duration { return bootTime() - time.Duration(w.sent.Load()) }
+func (w *Writer) Unchanged() time.Duration { return w.o.Elapsed() - time.Duration(w.sent.Load()) }
 
 // Beat publishes an entry without changes, so that others see that the store is written. db is the store's open file.
 // It returns as Commit does.

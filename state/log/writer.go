@@ -45,7 +45,9 @@ type Options struct {
 	Now   func() time.Time                                 // default time.Now
 	Pause func(ctx context.Context, d time.Duration) error // default sleep.For
 	NewID func() ID                                        // default random
-	Log   func(line string)                                // of what the caller does not see otherwise; default none
+	// Elapsed is a clock that never goes back, and goes on while the machine sleeps; default since it was started.
+	Elapsed func() time.Duration
+	Log     func(line string) // of what the caller does not see otherwise; default none
 
 	omit omitted
 }
@@ -72,6 +74,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Pause == nil {
 		o.Pause = sleep.For
+	}
+	if o.Elapsed == nil {
+		o.Elapsed = bootTime
 	}
 	if o.NewID == nil {
 		o.NewID = func() (id ID) {
@@ -113,7 +118,7 @@ type Writer struct {
 	snapping bool
 
 	soon atomic.Bool // the next commit makes a snapshot
-	// sent is when the last acknowledged entry was sent, as bootTime says; 0 before there is one.
+	// sent is when the last acknowledged entry was sent, as Options.Elapsed says; 0 before there is one.
 	sent atomic.Int64
 
 	mu       sync.Mutex // guards the fields below
@@ -212,7 +217,7 @@ var errNotStored = errors.New("the entry was refused")
 // means that either they or another entry follow. A refusal alone decides nothing, because an entry that was
 // refused, or not answered, may be in flight and be stored later.
 func (w *Writer) publish(data []byte) (_ uint64, err error) {
-	sent := bootTime()
+	sent := w.o.Elapsed()
 	defer func() {
 		if err == nil {
 			w.sent.Store(int64(sent))
