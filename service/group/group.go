@@ -87,6 +87,13 @@ type Options struct {
 	// 25 s. Then the log has lost its end.
 	Suspicion time.Duration
 	Now       func() time.Time // default time.Now
+
+	omit omitted
+}
+
+// omitted are the guards that a test leaves out, to see that they are needed.
+type omitted struct {
+	question bool // the lead is claimed without asking the others
 }
 
 func (o Options) withDefaults() Options {

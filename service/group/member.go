@@ -79,6 +79,7 @@ func (m *Member) lead(ctx context.Context, w *log.Writer, before string) error {
 	others.Wait()
 	m.mu.Lock()
 	m.writer = nil
+	m.own.at(w.Acknowledged())
 	m.own.Since = time.Time{}
 	m.mu.Unlock()
 	return err
@@ -101,6 +102,7 @@ func (m *Member) Info() Info {
 	own, w := m.own, m.writer
 	m.mu.Unlock()
 	if w != nil {
+		own.at(w.Acknowledged())
 		own.Leads = w.Err() == nil && w.Unchanged() < Fresh(m.o.Term)
 	}
 	return own
@@ -286,8 +288,10 @@ func (f *follower) step(ctx context.Context, wait time.Duration) (*log.Writer, e
 
 // claim asks the others, and then the log. Without a Writer and an error, the member follows the log further.
 func (f *follower) claim(ctx context.Context) (*log.Writer, error) {
-	if ok, err := f.question(ctx); !ok || err != nil {
-		return nil, err
+	if !f.m.o.omit.question {
+		if ok, err := f.question(ctx); !ok || err != nil {
+			return nil, err
+		}
 	}
 	at := f.c.Position()
 	if at.Sequence == 0 && !f.first {

@@ -284,7 +284,7 @@ func (c *Copy) lead(ctx context.Context) (*Writer, error) {
 
 // writer returns a Writer that goes on where the copy ends.
 func (c *Copy) writer(ctx context.Context) *Writer {
-	w := &Writer{o: c.o, path: c.path, at: c.at, done: make(chan struct{})}
+	w := &Writer{o: c.o, path: c.path, at: c.at, end: c.at, done: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	return w
 }

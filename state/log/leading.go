@@ -111,7 +111,7 @@ func (w *Writer) HandOver(db *bbolt.DB, to string) error {
 		w.mu.Unlock()
 		return errors.Join(w.stop(fmt.Errorf("%w: %w", ErrCopy, err)), a.Rollback())
 	}
-	w.at = next
+	w.advance(next)
 	_ = w.stop(ErrHandedOver)
 	return nil
 }
@@ -121,4 +121,19 @@ func (w *Writer) Position() Position {
 	w.writing.Lock()
 	defer w.writing.Unlock()
 	return w.at
+}
+
+// advance sets the position. The caller has writing.
+func (w *Writer) advance(next Position) {
+	w.at = next
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.end = next
+}
+
+// Acknowledged returns the end of what was acknowledged before the commit that is in progress, and does not wait.
+func (w *Writer) Acknowledged() Position {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.end
 }

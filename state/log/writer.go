@@ -122,6 +122,7 @@ type Writer struct {
 	sent atomic.Int64
 
 	mu       sync.Mutex // guards the fields below
+	end      Position   // as at, for those who must not wait
 	stopped  error
 	distrust bool // the copy must not be used again
 	done     chan struct{}
@@ -194,7 +195,7 @@ func (w *Writer) commit(a *recorded.Attempt, kind Kind, content []byte) error {
 		w.mu.Unlock()
 		return errors.Join(w.stop(fmt.Errorf("%w: %w", ErrCopy, err)), a.Rollback())
 	}
-	w.at = next
+	w.advance(next)
 	w.since.entries++
 	w.since.bytes += int64(len(data))
 	for _, p := range parts {

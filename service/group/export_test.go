@@ -1,0 +1,4 @@
+package group
+
+// OmitQuestion has the lead claimed without asking the others.
+func (o *Options) OmitQuestion() { o.omit.question = true }
