@@ -206,8 +206,9 @@ type follower struct {
 	before string
 	// heard is when the log had something new, or could not be asked.
 	heard time.Time
-	// beyond is since when another member has more than the log.
+	// beyond is since when another member has more than the log, and above is what it said.
 	beyond time.Time
+	above  Info
 }
 
 // unansweredPause is between the tries to ask a log that does not answer.
@@ -277,7 +278,7 @@ func (f *follower) step(ctx context.Context, wait time.Duration) (*log.Writer, e
 		return nil, err
 	}
 	f.note()
-	f.beyond = time.Time{}
+	f.beyond, f.above = time.Time{}, Info{}
 	if at := f.c.Position(); at.Epoch > before.Epoch && at.Member == f.m.own.Name {
 		f.m.o.Log(fmt.Sprintf("the lead was handed over to this member, %s", at.Member))
 		f.before = before.Member
@@ -343,6 +344,10 @@ func (f *follower) question(ctx context.Context) (ok bool, err error) {
 	if asked == nil && err == nil && ok && waits() {
 		asked = m.o.Peers.Ask(ctx, own, m.o.Asking, func(i Info) bool { return each(i) && waits() })
 	}
+	// What a member had does not come back because it answers no more: it has ended, as its entries are lost.
+	if err == nil && !f.beyond.IsZero() && f.above.Sequence > own.Sequence {
+		err, ok = f.judge(f.above, own), false
+	}
 	if err == nil {
 		err = m.doubled()
 	}
@@ -365,6 +370,9 @@ func (f *follower) judge(i, own Info) error {
 	}
 	if f.beyond.IsZero() {
 		f.beyond = f.m.o.Now()
+	}
+	if i.Sequence > f.above.Sequence {
+		f.above = i
 	}
 	if f.m.o.Now().Sub(f.beyond) >= f.m.o.Suspicion {
 		return ahead(i, own.Sequence)
