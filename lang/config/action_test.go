@@ -55,26 +55,26 @@ func TestMistakesInActionsAndTriggersAreErrors(t *testing.T) {
 	}
 	const good = "events = [after_create]\nactions = [action.test_send.a]\n"
 	for sentence, c := range map[string]struct{ text, want string }{
-		"an argument outside of config":   {`action "test_send" "a" { text = "t" }`, "Unsupported argument"},
-		"two config blocks":               {"action \"test_send\" \"a\" {\n config {}\n config {}\n}", "config"},
-		"a life cycle":                    {"action \"test_send\" \"a\" {\n lifecycle {}\n}", "Unsupported block type"},
-		"the same action twice":           {"action \"test_send\" \"a\" {}\naction \"test_send\" \"a\" {}", "Duplicate action"},
-		"count and for_each":              {"action \"test_send\" \"a\" {\n count = 1\n for_each = {}\n}", "Invalid combination"},
-		"no events":                       {trigger("actions = [action.test_send.a]"), "Missing required argument"},
+		"an argument outside of config": {`action "test_send" "a" { text = "t" }`, "Unsupported argument"},
+		"two config blocks":             {"action \"test_send\" \"a\" {\n config {}\n config {}\n}", "config"},
+		"a life cycle":                  {"action \"test_send\" \"a\" {\n lifecycle {}\n}", "Unsupported block type"},
+		"the same action twice":         {"action \"test_send\" \"a\" {}\naction \"test_send\" \"a\" {}", "Duplicate action"},
+		"count and for_each":            {"action \"test_send\" \"a\" {\n count = 1\n for_each = {}\n}", "Invalid combination"},
+		"no events":                     {trigger("actions = [action.test_send.a]"), "Missing required argument"},
 		"an empty list of events": {
 			trigger("events = []\nactions = [action.test_send.a]"), "No action trigger events"},
 		"an unknown event": {
 			trigger("events = [after_read]\nactions = [action.test_send.a]"), "Invalid action trigger event"},
 		"the same event twice": {
 			trigger("events = [after_create, after_create]\nactions = [action.test_send.a]"), "Duplicate action trigger event"},
-		"no actions":                      {trigger("events = [after_create]\nactions = []"), "No actions to trigger"},
+		"no actions": {trigger("events = [after_create]\nactions = []"), "No actions to trigger"},
 		"a resource instead of an action": {
 			trigger("events = [after_create]\nactions = [test_thing.r]"), "Invalid action reference"},
 		"an attribute of an action": {
 			trigger("events = [after_create]\nactions = [action.test_send.a.x]"), "Invalid action reference"},
 		"an expression": {
 			trigger("events = [after_create]\nactions = [[action.test_send.a][0]]"), "Invalid action reference"},
-		"an unknown mode":                 {trigger(good + "on_failure = ignore"), "Invalid on_failure"},
+		"an unknown mode": {trigger(good + "on_failure = ignore"), "Invalid on_failure"},
 		"taint of what does not exist": {
 			trigger("events = [before_create]\nactions = [action.test_send.a]\non_failure = taint"), "Invalid on_failure"},
 		"a condition on the object before its change": {
