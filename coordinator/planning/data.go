@@ -134,7 +134,7 @@ func (p *Planner) completeData(o *object, r *wire.Result) program.Step {
 	w := o.work
 	diags := values.WireDiags(r.Diagnostics, o.work.Range)
 	nested := o.resource.Code.Config.Check != ""
-	if d := p.put(o, r.Deferred, diags); d != nil {
+	if d := p.put(o.addr, o.work.Instance, r.Deferred, diags); d != nil {
 		d.Change = p.unanswered(o)
 		o.resource.Set(o.addr.Key, d.Change.After)
 		return program.Step{Diags: warningsOnly(diags), Value: &found{checks: w.Checks, deferred: []*plan.Deferred{d}},
@@ -226,7 +226,7 @@ func (p *Planner) prepareEphemeral(node int, o *object) program.Step {
 func (p *Planner) completeEphemeral(o *object, r *wire.Result) program.Step {
 	w := o.work
 	diags := values.WireDiags(r.Diagnostics, o.work.Range)
-	if d := p.put(o, r.Deferred, diags); d != nil {
+	if d := p.put(o.addr, o.work.Instance, r.Deferred, diags); d != nil {
 		o.resource.Set(o.addr.Key, values.EphemeralValue(values.UnknownComputed(w.Config, w.Schema.Block),
 			w.Schema.Block, w.Sensitive))
 		return program.Step{Diags: warningsOnly(diags), Value: &found{checks: w.Checks, deferred: []*plan.Deferred{d}},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph"
@@ -28,11 +29,13 @@ type deferral struct {
 	itself, behind []bool
 	// list is what is deferred so far. Planner.mu guards it.
 	list []*plan.Deferred
+	// held are the changes that trigger an action which its provider has put off. Planner.mu guards it.
+	held map[addr.Instance]*plan.Deferred
 }
 
 func newDeferral(s *graph.Static) *deferral {
 	d := &deferral{static: s, before: make([][]int, len(s.Nodes)), itself: make([]bool, len(s.Nodes)),
-		behind: make([]bool, len(s.Nodes))}
+		behind: make([]bool, len(s.Nodes)), held: map[addr.Instance]*plan.Deferred{}}
 	for v := range s.Nodes {
 		d.before[v] = slices.Collect(s.Graph.Before(v))
 	}
@@ -155,22 +158,22 @@ func (p *Planner) mayBe(a addr.Instance) bool {
 	return e.Unknown && !diags.HasErrors()
 }
 
-// put returns the deferral of an object that its provider has put off, or that could not be asked about because the
-// configuration of the provider is not known. It returns nil if there is none of both.
-func (p *Planner) put(o *object, why string, problems diag.List) *plan.Deferred {
+// put returns the deferral of an object or an action that its provider has put off, or that could not be asked about
+// because the configuration of the provider is not known. It returns nil if there is none of both.
+func (p *Planner) put(a addr.Instance, in *instance.Instance, why string, problems diag.List) *plan.Deferred {
 	switch {
 	case p.deferral == nil:
 		return nil
-	case problems.HasErrors() && o.work.Unconfigured:
+	case problems.HasErrors() && in.Unconfigured:
 		for _, d := range problems {
 			if d.Severity == diag.Error {
-				return &plan.Deferred{Addr: o.addr, Reason: plan.DeferProviderConfig, Detail: d.Summary}
+				return &plan.Deferred{Addr: a, Reason: plan.DeferProviderConfig, Detail: d.Summary}
 			}
 		}
 	case problems.HasErrors() || why == "":
 		return nil
 	}
-	return &plan.Deferred{Addr: o.addr, Reason: plan.DeferReason(why)}
+	return &plan.Deferred{Addr: a, Reason: plan.DeferReason(why)}
 }
 
 // deferred returns the last step of a managed object that is left to a later round.
@@ -237,14 +240,15 @@ func (p *Planner) settle(out *plan.Plan) (left []bool) {
 	out.Defers = true
 	for {
 		left = d.spread()
-		if !p.moveDeferred(out, left) {
+		if moved := p.moveDeferred(out, left); !d.hold(out, left) && !moved {
 			break
 		}
 	}
+	out.Invocations = invokedHere(out)
 	out.Deferred = d.list
 	slices.SortFunc(out.Deferred, func(a, b *plan.Deferred) int { return a.Addr.Compare(b.Addr) })
 	for _, x := range out.Deferred {
-		x.On = p.waitsFor(x)
+		x.On = slices.Sorted(slices.Values(append(x.On, p.waitsFor(x)...)))
 	}
 	if p.After != nil { // what was planned before keeps its results
 		for _, c := range out.Checks {

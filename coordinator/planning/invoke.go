@@ -47,7 +47,8 @@ func (p *Planner) invokes() bool {
 	return (p.Mode == plan.Normal || p.Mode == plan.Destroy) && !p.BeforeDestroy && len(p.Imports) == 0
 }
 
-// expandAction evaluates the instances of an action, and returns those that the option -invoke names as new vertices.
+// expandAction evaluates the instances of an action, and returns those that the option -invoke names as new vertices,
+// in the first round of an apply with deferral.
 func (p *Planner) expandAction(node int, n *graph.Node) program.Step {
 	f := &found{node: node}
 	var diags diag.List
@@ -57,15 +58,16 @@ func (p *Planner) expandAction(node int, n *graph.Node) program.Step {
 		if diags = diags.Append(more); more.HasErrors() || !p.invokes() {
 			continue
 		}
+		f.unknownCall = f.unknownCall || e.Unknown
 		for _, k := range e.Keys {
 			a := r.Addr().Instance(k)
-			if slices.ContainsFunc(p.Invoke, func(t addr.Target) bool { return t.Contains(a) }) {
+			if p.After == nil && slices.ContainsFunc(p.Invoke, func(t addr.Target) bool { return t.Contains(a) }) {
 				f.invoked = append(f.invoked, &invocation{Invocation: plan.Invocation{Addr: a}, action: r,
 					caller: cty.NilVal})
 			}
 		}
 	}
-	if p.invokes() && !diags.HasErrors() {
+	if p.invokes() && p.After == nil && !diags.HasErrors() {
 		diags = diags.Append(p.nothingInvoked(n, f.invoked))
 	}
 	if p.Mode == plan.Destroy && diags.HasErrors() {
@@ -203,6 +205,10 @@ func (p *Planner) prepareInvocation(v *invocation) program.Step {
 	if o := p.inDoubt(v.Addr); o != nil {
 		return program.Step{Diags: diag.List{uncertain(v, o)}}
 	}
+	action, _ := p.Static.ResourceVertex(v.Addr.Config())
+	if e, more := v.action.Expansion(); e.Unknown && !more.HasErrors() || v.Trigger == nil && p.behindDeferred(action) {
+		return postponed(v, &plan.Deferred{Reason: plan.DeferPrerequisite}, nil)
+	}
 	in, diags := p.evaluator().Block(v.action, v.Addr.Key, instance.Options{Self: v.caller})
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}
@@ -222,7 +228,11 @@ func (p *Planner) prepareInvocation(v *invocation) program.Step {
 
 // completeInvocation adds the invocation to the plan, unless the provider objects.
 func (p *Planner) completeInvocation(v *invocation, r *wire.Result) program.Step {
-	step := program.Step{Diags: values.WireDiags(r.Diagnostics, v.in.Range), Notes: program.Notes{Quiet: true}}
+	diags := values.WireDiags(r.Diagnostics, v.in.Range)
+	if d := p.put(v.Addr, v.in, r.Deferred, diags); d != nil {
+		return postponed(v, d, diags)
+	}
+	step := program.Step{Diags: diags, Notes: program.Notes{Quiet: true}}
 	if !step.Diags.HasErrors() {
 		step.Value = &found{invocation: &v.Invocation}
 	}

@@ -181,7 +181,7 @@ func (p *Planner) forcedReplace(o *object) (string, diag.List) {
 // completeManaged turns the worker's result into a change.
 func (p *Planner) completeManaged(o *object, r *wire.Result) program.Step {
 	a, diags := p.planned(o, r)
-	if d := p.put(o, r.Deferred, diags); d != nil {
+	if d := p.put(o.addr, o.work.Instance, r.Deferred, diags); d != nil {
 		return p.deferred(o, d, a, diags)
 	}
 	if diags.HasErrors() {

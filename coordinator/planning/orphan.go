@@ -112,7 +112,7 @@ func (p *Planner) providerPresent(a addr.Instance, served addr.ProviderInstance)
 func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 	w := o.work
 	a, diags := p.planned(o, r)
-	if d := p.put(o, r.Deferred, diags); d != nil && p.Mode == plan.Normal {
+	if d := p.put(o.addr, o.work.Instance, r.Deferred, diags); d != nil && p.Mode == plan.Normal {
 		return p.deferred(o, d, a, diags)
 	}
 	if diags.HasErrors() {

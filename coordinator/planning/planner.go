@@ -296,7 +296,9 @@ type found struct {
 	seen        observation
 	refusal     diag.List
 	deferred    []*plan.Deferred
-	// unknownCall is set for a call whose instances are not known in a module instance.
+	// held is the change that triggers an action which its provider has put off, without the change itself.
+	held *plan.Deferred
+	// unknownCall is set for a call or an action whose instances are not known in a module instance.
 	unknownCall bool
 }
 
@@ -312,6 +314,9 @@ func (p *Planner) Accept(v int, step *program.Step) {
 		return
 	}
 	p.deferral.add(f.deferred, p.vertices[v].node)
+	if f.held != nil {
+		p.deferral.held[f.held.Addr] = f.held
+	}
 	if f.unknownCall {
 		p.deferral.callDeferred(v)
 	}

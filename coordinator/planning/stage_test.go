@@ -217,6 +217,8 @@ type cloud struct {
 	objects map[string]cty.Value // by id
 	// defers returns why a plan is put off, if that is allowed; it may be nil.
 	defers func(config cty.Value) provider.DeferralReason
+	// defersActions is the same for actions.
+	defersActions func(config cty.Value) provider.DeferralReason
 	// down makes planning fail.
 	down bool
 }
@@ -232,7 +234,10 @@ var cloudSchemas = &provider.Schemas{
 	Provider: schema.Schema{Block: &schema.Block{Attributes: map[string]*schema.Attribute{
 		"endpoint": {Type: cty.String, Optional: true},
 	}}},
-	Managed:         map[string]schema.Schema{"fake_thing": thing},
+	Managed: map[string]schema.Schema{"fake_thing": thing},
+	Actions: map[string]schema.Schema{"fake_send": {Block: &schema.Block{Attributes: map[string]*schema.Attribute{
+		"message": {Type: cty.String, Required: true},
+	}}}},
 	ProtocolVersion: 6,
 }
 
@@ -281,6 +286,17 @@ func (c *cloud) PlanResourceChange(ctx context.Context, r provider.PlanRequest) 
 	}
 	out.Planned = cty.ObjectVal(vals)
 	return out, nil
+}
+
+func (c *cloud) ValidateActionConfig(context.Context, string, cty.Value) diag.List { return nil }
+
+func (c *cloud) PlanAction(ctx context.Context, _ string, config cty.Value) diag.List {
+	if d := provider.DeferralOf(ctx); d != nil && c.defersActions != nil {
+		if why := c.defersActions(config); why != provider.NoDeferral {
+			d.Record(why)
+		}
+	}
+	return nil
 }
 
 // changes lists the changes of a plan, sorted, without unchanged objects.

@@ -71,7 +71,7 @@ func (m *Module) TriggeredAction(e hcl.Expression, rep eval.Repetition) (*Resour
 	switch {
 	case diags.HasErrors():
 		return nil, addr.Instance{}, diags
-	case !expansion.Has(at.Key):
+	case !expansion.Has(at.Key) && !expansion.Unknown:
 		return invalid("No such instance of an action", "%s has no instance with the key of this reference (%s).",
 			at.Resource, at.Key)
 	}
