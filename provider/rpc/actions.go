@@ -3,7 +3,6 @@ package rpc
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/zclconf/go-cty/cty"
@@ -36,7 +35,7 @@ func (p *Provider) ValidateActionConfig(ctx context.Context, typeName string, co
 	return problems(resp.Diagnostics)
 }
 
-// PlanAction implements provider.Invoker. A provider may not defer an action, because it was told so.
+// PlanAction implements provider.Invoker.
 func (p *Provider) PlanAction(ctx context.Context, typeName string, config cty.Value) diag.List {
 	_, s, diags := p.shape(ctx, action, typeName)
 	if diags.HasErrors() {
@@ -44,7 +43,7 @@ func (p *Provider) PlanAction(ctx context.Context, typeName string, config cty.V
 	}
 	var e encoder
 	req := &tfplugin6.PlanAction_Request{ActionType: typeName, Config: e.value(config, s.ty),
-		ClientCapabilities: clientCapabilities}
+		ClientCapabilities: allowed(ctx)}
 	if diags := e.failed(typeName); diags != nil {
 		return diags
 	}
@@ -52,13 +51,9 @@ func (p *Provider) PlanAction(ctx context.Context, typeName string, config cty.V
 	if err != nil {
 		return p.lost(ctx, "PlanAction", err)
 	}
-	diags = problems(resp.Diagnostics)
-	if resp.Deferred != nil && !diags.HasErrors() {
-		diags = diags.Append(diag.New(diag.Error, invalidResponse, fmt.Sprintf("Provider %s deferred an action of type "+
-			"%q, although it was told that this is not possible.\n\nThis is a bug in the provider.", p.options.Name,
-			typeName), nil))
-	}
-	return diags
+	d := p.decode("PlanAction", typeName, resp.Diagnostics)
+	d.deferral(ctx, resp.Deferred)
+	return d.diags
 }
 
 // InvokeAction implements provider.Invoker.

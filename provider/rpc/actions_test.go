@@ -18,7 +18,9 @@ import (
 type actor6 struct {
 	thing6
 	planned *tfplugin6.PlanAction_Response
-	invoke  func(*tfplugin6.InvokeAction_Request, grpc.ServerStreamingServer[tfplugin6.InvokeAction_Event]) error
+	// mayDefer is what the last request to plan said.
+	mayDefer bool
+	invoke   func(*tfplugin6.InvokeAction_Request, grpc.ServerStreamingServer[tfplugin6.InvokeAction_Event]) error
 }
 
 func newActor() *actor6 {
@@ -36,7 +38,9 @@ func (s *actor6) ValidateActionConfig(_ context.Context, r *tfplugin6.ValidateAc
 		{Severity: tfplugin6.Diagnostic_ERROR, Summary: "validated " + r.ActionType}}}, nil
 }
 
-func (s *actor6) PlanAction(context.Context, *tfplugin6.PlanAction_Request) (*tfplugin6.PlanAction_Response, error) {
+func (s *actor6) PlanAction(_ context.Context, r *tfplugin6.PlanAction_Request) (
+	*tfplugin6.PlanAction_Response, error) {
+	s.mayDefer = r.ClientCapabilities.GetDeferralAllowed()
 	return s.planned, nil
 }
 
@@ -92,15 +96,20 @@ func TestAnActionWithoutAnEndIsLost(t *testing.T) {
 	}
 }
 
-func TestAProviderMayRefuseAnActionAndNotDeferIt(t *testing.T) {
+func TestAProviderMayRefuseAnActionAndDeferItIfThatIsAllowed(t *testing.T) {
 	s := newActor()
 	p := plugin6(t, s, Options{})
 	onlyProblem(t, p.ValidateActionConfig(t.Context(), "act", actConfig), "validated act")
 	onlyProblem(t, p.ValidateActionConfig(t.Context(), "other", actConfig), `unknown action "other"`)
 	unknown := cty.ObjectVal(map[string]cty.Value{"text": cty.UnknownVal(cty.String)})
 	noProblems(t, p.PlanAction(t.Context(), "act", unknown))
-	s.planned.Deferred = &tfplugin6.Deferred{}
+	s.planned.Deferred = &tfplugin6.Deferred{Reason: tfplugin6.Deferred_ABSENT_PREREQ}
 	onlyProblem(t, p.PlanAction(t.Context(), "act", actConfig), "Invalid provider response")
+	ctx, deferral := provider.AllowDeferral(t.Context())
+	noProblems(t, p.PlanAction(ctx, "act", actConfig))
+	if !s.mayDefer || deferral.Reason() != provider.AbsentPrerequisite {
+		t.Errorf("the provider was told that it may: %v; the reason is %q", s.mayDefer, deferral.Reason())
+	}
 }
 
 // actor5 is a plugin of version 5 with the action act.
