@@ -51,6 +51,7 @@ type cluster struct {
 	acked     map[string]ack
 	owners    map[uint64]string // who has acknowledged changes in an epoch
 	next      int
+	lost      bool // the log has lost its end
 	wrong     []string
 }
 
@@ -471,6 +472,9 @@ func (c *cluster) acknowledged(id string, n *node, epoch uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.acked[id] = ack{n, time.Now()}
+	if c.lost {
+		return // epochs are used again, as their entries are
+	}
 	if owner := c.owners[epoch]; owner != "" && owner != n.name {
 		c.wrong = append(c.wrong, fmt.Sprintf("%s and %s acknowledge changes in epoch %d", owner, n.name, epoch))
 	}
