@@ -63,11 +63,12 @@ type ack struct {
 
 // node is a machine of a member: its files, its connections, and its clock.
 type node struct {
-	c    *cluster
-	name string
-	path string
-	conn *mem.Member
-	p    *process // the last one
+	c     *cluster
+	name  string
+	path  string
+	conn  *mem.Member
+	p     *process  // the last one
+	wiped time.Time // when it lost its files
 
 	mu      sync.Mutex    // guards the fields below
 	paused  chan struct{} // closed when the machine goes on
@@ -397,15 +398,15 @@ func (p *process) serve(ctx context.Context, l group.Lead) (err error) {
 	defer beat.Stop()
 	for {
 		p.n.gate()
+		if l.Writer.Unchanged() >= term/4 {
+			_ = l.Writer.Beat(db) // Stopped tells
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-l.Writer.Stopped():
 			return l.Writer.Err()
 		case <-beat.C:
-			if l.Writer.Unchanged() >= term/4 {
-				_ = l.Writer.Beat(db) // Stopped tells
-			}
 		case f := <-p.requests:
 			f(db, l)
 		}
@@ -498,8 +499,12 @@ func (c *cluster) missing(db *bbolt.DB) (ids []string) {
 func (c *cluster) begins(p *process, db *bbolt.DB) {
 	for _, id := range c.missing(db) {
 		c.mu.Lock()
-		by := c.acked[id].by
+		a := c.acked[id]
+		by := a.by
 		c.mu.Unlock()
+		if a.at.Before(by.wiped) {
+			continue
+		}
 		for _, n := range []*node{by, p.n} {
 			n.mu.Lock()
 			settled := !n.alone && !n.offline && n.paused == nil && time.Since(n.settled) > 2*term

@@ -300,3 +300,33 @@ func TestNobodyLeadsWhenAMemberHasAnotherEntry(t *testing.T) {
 		}
 	})
 }
+
+// Carol, to which the lead was handed over, was paused; then her server showed the entry, and not those that followed.
+func TestWhoeverTakesTheLeadTooLateAnswersNothing(t *testing.T) {
+	inGroup(t, func(t *testing.T, c *cluster, alice, bob, carol *node) {
+		carol.pause(false)
+		alice.p.handOver("carol")
+		time.Sleep(10 * time.Millisecond)
+		carol.conn.Cut()
+		time.Sleep(2 * term)
+		who, _ := c.leaders()
+		for _, n := range []*node{alice, bob} {
+			if n.name == who {
+				c.stored(n)
+			}
+		}
+		carol.resume()
+		for range 100 {
+			time.Sleep(term / 50)
+			carol.p.read() // notes what is missing
+		}
+		if carol.p.lead.Writer == nil {
+			t.Error("carol has never taken the lead")
+		}
+		carol.conn.Heal()
+		time.Sleep(2 * term)
+		if now, _ := c.leaders(); now != who || who == "" {
+			t.Errorf("%q leads, and before it %q", now, who)
+		}
+	})
+}

@@ -75,6 +75,7 @@ func (s *sim) faults() {
 		s.breaks(n.name, 20*time.Second, func() { // the machine is lost
 			n.kill()
 			_ = os.RemoveAll(filepath.Dir(n.path))
+			n.wiped = time.Now()
 		}, func() { n.start() })
 	case 4:
 		s.breaks(n.name, 15*time.Second, func() { n.conn.Cut(); n.part(true, false) },
