@@ -189,6 +189,7 @@ func rewrite(p *httputil.ProxyRequest) {
 
 // body is the body of a request, which can be sent again if it is small.
 type body struct {
+	of   *http.Request // as the client has sent it
 	kept []byte
 	rest io.ReadCloser // nil if all of it is kept
 	sent bool
@@ -198,16 +199,16 @@ type bodyKey struct{}
 
 func newBody(q *http.Request) (*body, error) {
 	if q.Body == nil || q.Body == http.NoBody {
-		return &body{}, nil
+		return &body{of: q}, nil
 	}
 	if q.ContentLength > replayable {
-		return &body{rest: q.Body}, nil
+		return &body{of: q, rest: q.Body}, nil
 	}
 	kept, err := io.ReadAll(io.LimitReader(q.Body, replayable))
 	if err != nil {
 		return nil, err
 	}
-	b := &body{kept: kept}
+	b := &body{of: q, kept: kept}
 	if len(kept) == replayable {
 		b.rest = q.Body
 	}
@@ -351,9 +352,8 @@ func (r *Relay) failed(w http.ResponseWriter, q *http.Request, err error) {
 			unavailable(w, "the group has got another leader: try again")
 			return
 		}
-		q.Body = content
-		q.Header.Del(clientHeader)
-		r.local(w, q, &p)
+		b.of.Body = content
+		r.local(w, b.of, &p)
 	case q.Context().Err() != nil: // the client has gone
 	case errors.Is(err, errAnswer):
 		refuse(w, http.StatusServiceUnavailable, err.Error())
