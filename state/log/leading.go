@@ -32,13 +32,15 @@ func (c *Copy) Claim(ctx context.Context) (*Writer, error) {
 }
 
 // Take returns the Writer for an epoch that another member has begun for this one with HandOver, and that the copy has
-// applied. Only one process may be this member. With a Writer the file is closed, and the store can be opened.
+// applied. Only one process may be this member. Its Unchanged is long until an entry of its own is acknowledged. With a
+// Writer the file is closed, and the store can be opened.
 func (c *Copy) Take(ctx context.Context) (*Writer, error) {
 	if c.at.Member != c.o.Member || c.at.Ended {
 		return nil, fmt.Errorf("%w: %s leads in epoch %d", ErrDeposed, c.at.Member, c.at.Epoch)
 	}
 	w := c.writer(context.WithoutCancel(ctx))
-	w.sent.Store(int64(c.o.Elapsed()))
+	// The entry may be an old one, which others have followed on: only an acknowledgement says that they have not.
+	w.sent.Store(int64(c.o.Elapsed() - 24*time.Hour))
 	return w, c.release(w)
 }
 

@@ -75,18 +75,18 @@ func (m *member) beat(ctx context.Context, st *store.Store, w *log.Writer) {
 	again := time.NewTicker(m.term() / 12)
 	defer again.Stop()
 	for {
+		// At once if the lead was handed over: nobody knows yet whether another member has it already.
+		if w.Unchanged() >= m.term()/4 {
+			if err := st.Beat(); err != nil && ctx.Err() == nil {
+				m.Log.Warn("the log of the group does not answer", "error", err)
+			}
+		}
 		select {
 		case <-again.C:
 		case <-w.Stopped():
 			return
 		case <-ctx.Done():
 			return
-		}
-		if w.Unchanged() < m.term()/4 {
-			continue
-		}
-		if err := st.Beat(); err != nil && ctx.Err() == nil {
-			m.Log.Warn("the log of the group does not answer", "error", err)
 		}
 	}
 }
