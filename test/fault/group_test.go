@@ -103,6 +103,7 @@ func (s *groupSeries) begin() {
 		line, err := v.Await(site.Waiting(t), "tofu login ")
 		must(t, err)
 		v.Address = "https://" + strings.TrimPrefix(strings.TrimSpace(line), "tofu login ")
+		v.Connect()
 		s.members = append(s.members, v)
 	}
 	var all []string
