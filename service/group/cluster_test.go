@@ -317,8 +317,8 @@ func (p *process) changed(leader *group.Info) {
 // copy returns the options of the member's copy.
 func (p *process) copy() (log.Options, error) {
 	n := p.n
-	return log.Options{Transport: &transport{Member: n.conn, p: p}, Incarnation: incarnation, Store: "records", Member: n.name,
-		Key: n.c.key, First: n == n.c.nodes[0] && n.c.log.Last() == 0, Boot: "boot", Now: n.now,
+	return log.Options{Transport: &transport{Member: n.conn, p: p}, Incarnation: incarnation, Store: "records",
+		Member: n.name, Key: n.c.key, First: n == n.c.nodes[0] && n.c.log.Last() == 0, Boot: "boot", Now: n.now,
 		Elapsed: func() time.Duration { return n.now().Sub(time.Unix(0, 0)) },
 		Pause: func(ctx context.Context, d time.Duration) error {
 			err := sleep.For(ctx, d)
@@ -349,7 +349,8 @@ func (t *transport) around(f func() error) error {
 	return err
 }
 
-func (t *transport) Append(ctx context.Context, store string, expected uint64, data []byte) (sequence uint64, err error) {
+func (t *transport) Append(ctx context.Context, store string, expected uint64, data []byte) (sequence uint64,
+	err error) {
 	t.p.appends.Add(1)
 	err = t.around(func() (err error) {
 		sequence, err = t.Member.Append(ctx, store, expected, data)
