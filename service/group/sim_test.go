@@ -227,7 +227,7 @@ func seeds(n int) int {
 }
 
 func TestMembersUnderFaultsLoseNothingAndOneLeadsInTheEnd(t *testing.T) {
-	n := seeds(150)
+	n := seeds(100)
 	wrong, stored, epochs := runs(t, n, 60, none, false)
 	for _, v := range wrong {
 		t.Error(v)
@@ -239,7 +239,7 @@ func TestMembersUnderFaultsLoseNothingAndOneLeadsInTheEnd(t *testing.T) {
 }
 
 func TestNobodyGoesOnWithoutWhatAnotherMemberHas(t *testing.T) {
-	wrong, _, _ := runs(t, seeds(100), 60, none, true)
+	wrong, _, _ := runs(t, seeds(60), 60, none, true)
 	for _, v := range wrong {
 		t.Error(v)
 	}
