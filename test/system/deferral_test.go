@@ -188,6 +188,53 @@ resource "fleet_machine" "c" {
 	s.Unchanged()
 }
 
+// Actions were invoked in the round that deferred what triggers them, and once more in the round of the change.
+func TestAnActionIsInvokedOnceInTheRoundOfItsChange(t *testing.T) {
+	t.Parallel()
+	triggers := func(action string) string {
+		return "lifecycle {\naction_trigger {\nevents = [before_create, after_create]\nactions = [action." + action +
+			"]\n}\n}"
+	}
+	s := site.New(t, site.FleetOnly+`
+resource "fleet_machine" "a" { name = "a" }
+resource "fleet_machine" "b" {
+  for_each = toset([fleet_machine.a.id])
+  name     = "b"
+}
+resource "fleet_machine" "behind" { # waits for what is deferred
+  name = "behind-${length(fleet_machine.b)}"
+  `+triggers("fleet_notify.known")+`
+}
+resource "fleet_machine" "put" { # its action is put off
+  name = "put"
+  `+triggers("fleet_notify.unknown")+`
+}
+action "fleet_notify" "known" {
+  config { message = "known" }
+}
+action "fleet_notify" "unknown" {
+  config { message = "of ${fleet_machine.a.id}" }
+}
+`)
+	s.Must("init")
+	made := s.Must("apply", "-allow-deferral", "-auto-approve", "-no-color")
+	site.Wants(t, made, "# fleet_machine.put is deferred", "it waits for action.fleet_notify.unknown", "Round 2:")
+	s.CreatedOnce(4)
+	said := map[string]int{}
+	for _, c := range s.Calls("invoke") {
+		said[c.Name]++
+	}
+	if len(said) != 2 || said["known"] != 2 {
+		t.Errorf("the invocations are %v", said)
+	}
+	for name, n := range said {
+		if n != 2 { // before and after the creation
+			t.Errorf("%s was invoked %d times", name, n)
+		}
+	}
+	s.Unchanged()
+}
+
 func TestASavedPlanIsAppliedWithoutWhatItHasDeferred(t *testing.T) {
 	t.Parallel()
 	s := site.New(t, cluster)

@@ -67,12 +67,15 @@ func (*notify) ValidateConfig(ctx context.Context, req action.ValidateConfigRequ
 	}
 }
 
-// ModifyPlan refuses the message unplannable.
+// ModifyPlan refuses the message unplannable, and puts the action off while the message is unknown, if that is allowed.
 func (*notify) ModifyPlan(ctx context.Context, req action.ModifyPlanRequest, resp *action.ModifyPlanResponse) {
 	var message types.String
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("message"), &message)...)
 	if message.ValueString() == "unplannable" {
 		resp.Diagnostics.AddAttributeError(path.Root("message"), "Not possible", "This message cannot be sent.")
+	}
+	if message.IsUnknown() && req.ClientCapabilities.DeferralAllowed {
+		resp.Deferred = &action.Deferred{Reason: action.DeferredReasonUnknown}
 	}
 }
 
