@@ -278,7 +278,8 @@ func TestReadinessSaysWhoLeads(t *testing.T) {
 	}
 	alice.leads(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "ready") })
 	bob.follows(alice)
-	if got := bob.ask(http.MethodGet, "/readyz", ""); got.status != http.StatusOK || got.body != "standby: alice leads\n" {
+	got := bob.ask(http.MethodGet, "/readyz", "")
+	if got.status != http.StatusOK || got.body != "standby: alice leads\n" {
 		t.Errorf("%+v", got)
 	}
 	if got := alice.ask(http.MethodGet, "/readyz", ""); got.body != "ready" {
