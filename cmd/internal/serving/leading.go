@@ -284,7 +284,7 @@ func (m *member) leave(ctx context.Context) {
 // Members implements service.Group.
 func (m *member) Members() []service.Member {
 	own := m.member.Info()
-	end := m.group.records.Position().Sequence
+	end := m.group.records.Acknowledged().Sequence
 	all := []service.Member{{Name: own.Name, Address: own.Address, Program: own.Program, Levels: own.Levels, Leads: true,
 		Since: own.Since, Answers: true}}
 	for _, other := range m.member.Others() {
