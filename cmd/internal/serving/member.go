@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/millipede-iac/millipede/service/group"
@@ -36,8 +37,8 @@ type member struct {
 	member *group.Member
 	at     net.Addr
 	trust  string // the file with the authority that clients have to trust; empty if they trust it already
-	// announced says that the operator was told the address.
-	announced bool
+	// announcing is done when the operator was told the address.
+	announcing sync.Once
 	// asked receives the names of members to which the lead is to be handed over.
 	asked chan handing
 }
@@ -162,12 +163,15 @@ func (m *member) peerAddress() string {
 
 // announce tells the operator the address, once. token is the first one of the administrator; empty if there was one.
 func (m *member) announce(token string) {
-	if m.announced {
-		return
+	tell := func() { newServing(m.Options).announce(m.Options, m.at, m.trust, token) }
+	told := false
+	m.announcing.Do(func() {
+		tell()
+		told = true
+	})
+	if !told && token != "" {
+		tell()
 	}
-	m.announced = true
-	s := newServing(m.Options)
-	s.announce(m.Options, m.at, m.trust, token)
 }
 
 // known returns the names of the members that the records list. The error says that this program cannot lead with these
