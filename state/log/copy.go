@@ -259,7 +259,7 @@ const leadRounds = 10
 // before this entry, and is applied, or never.
 func (c *Copy) lead(ctx context.Context) (*Writer, error) {
 	for round := 0; ; {
-		if err := c.Follow(ctx); err != nil {
+		if err := c.insist(ctx); err != nil {
 			return nil, err
 		}
 		if c.at.Ended {
@@ -279,6 +279,24 @@ func (c *Copy) lead(ctx context.Context) (*Writer, error) {
 			continue
 		}
 		return w, err
+	}
+}
+
+// openPatience is how many times as long as an entry may be undecided whoever opens a store waits for an answer.
+const openPatience = 4
+
+// insist is Follow, and asks again while the log does not answer, as when a server of it has just ended.
+func (c *Copy) insist(ctx context.Context) error {
+	began, pause := c.o.Now(), firstPause
+	for {
+		err := c.Follow(ctx)
+		if !errors.Is(err, ErrUnanswered) || ctx.Err() != nil || c.o.Now().Sub(began) >= openPatience*c.o.Patience {
+			return err
+		}
+		if perr := c.o.Pause(ctx, pause); perr != nil {
+			return err
+		}
+		pause = min(2*pause, mostPause)
 	}
 }
 

@@ -271,3 +271,38 @@ func TestTheFileIsFreeForTheStoreOfWhoeverClaims(t *testing.T) {
 	}
 	(&object{w, db}).close(t)
 }
+
+// away does not answer the next reads.
+type away struct {
+	log.Transport
+	reads int
+}
+
+func (a *away) Next(ctx context.Context, store string, from uint64, wait time.Duration) (uint64, []byte, error) {
+	if a.reads--; a.reads >= 0 {
+		return 0, nil, log.ErrUnanswered
+	}
+	return a.Transport.Next(ctx, store, from, wait)
+}
+
+// A run whose store was opened while a server of NATS had just ended failed.
+func TestAStoreIsOpenedWhenTheLogAnswersAgain(t *testing.T) {
+	l, c := mem.New(), newClock()
+	silent := &away{Transport: l.Join()}
+	p := newPlace(t, "alice", silent, c)
+	s := p.mustOpen("records", true)
+	if err := s.put("a", "1"); err != nil {
+		t.Fatal(err)
+	}
+	s.close(t)
+	silent.reads = 100
+	began := c.now
+	p.mustOpen("records", false).close(t)
+	if c.now.Sub(began) < 10*time.Second {
+		t.Errorf("it took %v", c.now.Sub(began))
+	}
+	silent.reads = 1 << 40
+	if _, err := p.open("records", false); !errors.Is(err, log.ErrUnanswered) {
+		t.Errorf("a log that never answers: %v", err)
+	}
+}
