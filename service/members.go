@@ -35,8 +35,8 @@ type Member struct {
 	Since time.Time `json:"since,omitzero"`
 	// Answers says that the member was heard within a few seconds. Behind is then how many entries of the log its copy of
 	// the records lacked.
-	Answers bool   `json:"answers"`
-	Behind  uint64 `json:"behind"`
+	Answers bool `json:"answers"`
+	Behind  int  `json:"behind"`
 }
 
 // Members are the members of the group that the service is of.
@@ -58,10 +58,11 @@ func (s *Members) List(a *rights.Actor) ([]Member, error) {
 	if s.group == nil {
 		return nil, errNoGroup()
 	}
-	return s.all()
+	return s.All()
 }
 
-func (s *Members) all() ([]Member, error) {
+// All is List for the service itself. The service has a group.
+func (s *Members) All() ([]Member, error) {
 	all := s.group.Members()
 	err := s.store.View(func(tx *store.Tx) error {
 		for r, err := range tables.Members.All(tx) {
@@ -122,7 +123,7 @@ func (s *Members) older(level int) (older []string, err error) {
 	if s.group == nil {
 		return nil, nil
 	}
-	all, err := s.all()
+	all, err := s.All()
 	for _, m := range all {
 		switch {
 		case !m.Answers:

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/web"
 )
@@ -36,5 +37,25 @@ func TestAdministratorsSeeTheEnginesAndWhatTheyAreKeptFrom(t *testing.T) {
 	b.login("ann", token)
 	if _, _, text := b.get("/app/settings/workers"); strings.Contains(text, "Landlock") {
 		t.Error("everybody sees them")
+	}
+}
+
+// Who leads a group was in the logs of its members alone.
+func TestAdministratorsSeeTheMembersOfTheGroup(t *testing.T) {
+	b := newBrowser(t)
+	b.login("root", b.Token)
+	if _, _, text := b.get("/app/settings/workers"); strings.Contains(text, "Members of the group") {
+		t.Error("a single service shows members")
+	}
+	b.engines = web.Engines{Members: []service.Member{
+		{Name: "a<1>", Address: "one:8443", Program: "1.2.3", Leads: true, Answers: true, Since: time.Now()},
+		{Name: "b", Program: "1.2.4", Answers: true, Behind: 1, Since: time.Now()},
+		{Name: "c", Since: time.Now().Add(-time.Hour)}}}
+	_, _, text := b.get("/app/settings/workers")
+	for _, want := range []string{"a&lt;1&gt;", "one:8443", ">leads<", "Millipede 1.2.3", ">follows<", "1 entry",
+		"does not answer"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not show %q", want)
+		}
 	}
 }

@@ -48,6 +48,8 @@ type Engines struct {
 	// Confinement says what they are kept from.
 	Confinement string
 	Seats       []Seat
+	// Members are those of the group, the leader first; empty without a group.
+	Members []service.Member
 }
 
 // Seat is the place of an engine.

@@ -291,7 +291,7 @@ func (m *member) Members() []service.Member {
 		one := service.Member{Name: other.Name, Address: other.Address, Program: other.Program, Levels: other.Levels,
 			Since: other.At.UTC(), Answers: time.Since(other.At) < m.term()}
 		if one.Answers && other.Sequence < end {
-			one.Behind = end - other.Sequence
+			one.Behind = int(end - other.Sequence) //nolint:gosec // a number of entries
 		}
 		all = append(all, one)
 	}

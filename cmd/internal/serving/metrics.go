@@ -75,6 +75,20 @@ func (n *instruments) read(seats *seat.Seats) {
 	}, func() map[int]*http.Client { return seats.Engines() }, "http://engine"+metricsPath)
 }
 
+// readGroup adds the metrics of the group, if the service has one. The leader has those of all members.
+func (n *instruments) readGroup(v *served) {
+	if n == nil || v.members == nil {
+		return
+	}
+	n.set.Members(func() (all []metrics.Member) {
+		known, _ := v.svc.Members.All() // what the records do not tell, those that answer do
+		for _, m := range known {
+			all = append(all, metrics.Member{Name: m.Name, Leads: m.Leads, Answers: m.Answers, Behind: m.Behind})
+		}
+		return all
+	})
+}
+
 // readWorker adds the metrics of the embedded worker, which are read at each scrape.
 func (n *instruments) readWorker(k *workerKeeper) {
 	if n != nil {

@@ -356,6 +356,15 @@ type served struct {
 	begin func(at net.Addr) (handler http.Handler, end func(), err error)
 }
 
+// describe says what the service consists of, for the page of administrators.
+func (v *served) describe() web.Engines {
+	e := v.engines.describe()
+	if v.members != nil {
+		e.Members, _ = v.svc.Members.All() // what the records do not tell, those that answer do
+	}
+	return e
+}
+
 // serve makes a service over open records, and calls v.run with it.
 func (s *serving) serve(ctx context.Context, v *served) (err error) {
 	o := s.Options
@@ -402,6 +411,7 @@ func (s *serving) serve(ctx context.Context, v *served) (err error) {
 	if err != nil {
 		return err
 	}
+	s.instruments.readGroup(v)
 	unmeasured, err := s.instruments.listen(ctx, v.svc, v.st, w, o.slots(), s.Log)
 	if err != nil {
 		return err
@@ -496,7 +506,7 @@ func publicHost(o Options) string {
 // serviceHandler returns the handler of all requests to the service.
 func serviceHandler(v *served, sender *notify.Sender, entry login.Options, o Options) http.Handler {
 	log, svc := entry.Logger, v.svc
-	shown := web.Options{Service: svc, Logger: log, Engines: v.engines.describe}
+	shown := web.Options{Service: svc, Logger: log, Engines: v.describe}
 	if entry.Provider != nil {
 		shown.Elsewhere = login.Begin
 	}
