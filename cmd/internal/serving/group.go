@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/internal/sleep"
 	"github.com/millipede-iac/millipede/internal/wholefile"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tables"
@@ -187,18 +188,29 @@ type depot struct {
 	ctx   context.Context //nolint:containedctx // of the time in which this member leads
 }
 
-// fileTime bounds the time for one file.
-const fileTime = 10 * time.Minute
+// fileTime bounds the time for one file, with that in which the log does not answer: runs under way wait as long for
+// NATS. Who reads a file, or a piece of one, waits for readTime.
+const (
+	fileTime  = 10 * time.Minute
+	readTime  = 20 * time.Second
+	filePause = 200 * time.Millisecond // before it is tried again
+)
 
-func (d depot) do(f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(d.ctx, fileTime)
+// do calls f, again while the log does not answer, for at most a time.
+func (d depot) do(most time.Duration, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(d.ctx, most)
 	defer cancel()
-	return f(ctx)
+	for {
+		err := f(ctx)
+		if !errors.Is(err, log.ErrUnanswered) || sleep.For(ctx, filePause) != nil {
+			return err
+		}
+	}
 }
 
 // Keep implements store.Depot.
 func (d depot) Keep(name, path string) error {
-	return d.do(func(ctx context.Context) error {
+	return d.do(fileTime, func(ctx context.Context) error {
 		if err := d.files.Keep(ctx, name, path); err != nil || !grows(name) {
 			return err
 		}
@@ -208,12 +220,12 @@ func (d depot) Keep(name, path string) error {
 
 // Fetch implements store.Depot.
 func (d depot) Fetch(name, path string) error {
-	return d.do(func(ctx context.Context) error { return d.files.Fetch(ctx, name, path) })
+	return d.do(readTime, func(ctx context.Context) error { return d.files.Fetch(ctx, name, path) })
 }
 
 // Drop implements store.Depot.
 func (d depot) Drop(name string) error {
-	return d.do(func(ctx context.Context) error {
+	return d.do(fileTime, func(ctx context.Context) error {
 		if err := d.files.Drop(ctx, name); err != nil || !grows(name) {
 			return err
 		}
@@ -223,7 +235,7 @@ func (d depot) Drop(name string) error {
 
 // Extend implements store.Depot.
 func (d depot) Extend(name string, offset int64, data []byte) error {
-	return d.do(func(ctx context.Context) error { return d.files.Extend(ctx, name, offset, data) })
+	return d.do(readTime, func(ctx context.Context) error { return d.files.Extend(ctx, name, offset, data) })
 }
 
 // grows reports whether a file grows before it is kept as a whole: the logs of phases do.
@@ -231,7 +243,7 @@ func grows(name string) bool { return strings.HasPrefix(name, tables.LogFile("")
 
 // Names implements store.Depot.
 func (d depot) Names() (names []string, err error) {
-	err = d.do(func(ctx context.Context) error {
+	err = d.do(readTime, func(ctx context.Context) error {
 		names, err = d.files.Names(ctx)
 		return err
 	})
@@ -253,8 +265,13 @@ func (g *groupLog) openRecords(ctx context.Context, w *log.Writer, o store.Optio
 		return nil, err
 	}
 	g.records, g.st = w, st
-	g.level = &levels{group: g, ctx: ctx, level: map[string]*levelled{}}
-	st.KeepIn(depot{g.files(w.Position().Epoch), ctx})
+	leading, end := context.WithCancelCause(ctx)
+	go func() { // it ends when the records are closed
+		<-w.Stopped()
+		end(w.Err())
+	}()
+	g.level = &levels{group: g, ctx: leading, level: map[string]*levelled{}}
+	st.KeepIn(depot{g.files(w.Position().Epoch), leading})
 	return st, nil
 }
 
