@@ -98,7 +98,7 @@ func (m *Module) TriggerCondition(t *config.ActionTrigger, rep eval.Repetition) 
 	if diags.HasErrors() {
 		return false, false, diags
 	}
-	problem := ""
+	var problem string
 	bare, _ := v.UnmarkDeep()
 	switch {
 	case marks.Contains(v, marks.Ephemeral):

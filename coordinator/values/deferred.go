@@ -48,8 +48,8 @@ func keyOf(m Mode) addr.Key {
 }
 
 // UnknownKey returns the key that stands for the instances of a resource block as long as they are unknown.
-func (c *ResourceCode) UnknownKey() addr.Key {
-	return keyOf(modeOf(c.Config.Count, c.Config.ForEach, c.Config.Enabled))
+func (rc *ResourceCode) UnknownKey() addr.Key {
+	return keyOf(modeOf(rc.Config.Count, rc.Config.ForEach, rc.Config.Enabled))
 }
 
 // MayExist reports whether a module instance belongs to the configuration, or may do so: a call on its path is expanded

@@ -312,7 +312,7 @@ func (f *follower) claim(ctx context.Context) (*log.Writer, error) {
 	if ctx.Err() != nil || !again(err) {
 		return nil, err
 	}
-	return nil, nil //nolint:nilnil,nilerr // another one was faster, or the copy will tell
+	return nil, nil //nolint:nilnil // another one was faster, or the copy will tell
 }
 
 // question asks the others, and reports whether this member may claim the lead: not if one leads, or has applied more

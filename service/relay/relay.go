@@ -44,8 +44,9 @@ type Relay struct {
 	o     Options
 	proxy *httputil.ReverseProxy
 
-	mu      sync.Mutex // guards the fields below
-	busy    int        // requests that are answered here
+	mu      sync.Mutex    // guards the fields below
+	busy    int           // requests that are answered here
+	idle    chan struct{} // closed when there are none; nil if nobody waits for that
 	changed chan struct{}
 	serve   http.Handler // while this member leads
 	fresh   func() bool
@@ -78,7 +79,10 @@ func (r *Relay) Follow(name, address string) {
 func (r *Relay) count(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.busy += n
+	if r.busy += n; r.busy == 0 && r.idle != nil {
+		close(r.idle)
+		r.idle = nil
+	}
 }
 
 func (r *Relay) set(f func()) {
@@ -156,13 +160,19 @@ func (r *Relay) ready(w http.ResponseWriter, q *http.Request) {
 // after most: streams do not end.
 func (r *Relay) Drain(most time.Duration) {
 	r.Follow("", "")
-	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		r.mu.Lock()
-		busy := r.busy
-		r.mu.Unlock()
-		if busy == 0 {
-			return
-		}
+	r.mu.Lock()
+	idle := make(chan struct{})
+	if r.busy == 0 {
+		close(idle)
+	} else {
+		r.idle = idle
+	}
+	r.mu.Unlock()
+	limit := time.NewTimer(most)
+	defer limit.Stop()
+	select {
+	case <-idle:
+	case <-limit.C:
 	}
 }
 

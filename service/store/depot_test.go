@@ -119,7 +119,7 @@ func TestALogThatIsWrittenIsInTheDepotBeforeItsEnd(t *testing.T) {
 			if got = text(other, name); got == want {
 				return
 			}
-			time.Sleep(50 * time.Millisecond)
+			<-time.After(50 * time.Millisecond)
 		}
 		t.Errorf("%s is %q, and not %q", name, got, want)
 	}
@@ -132,7 +132,7 @@ func TestALogThatIsWrittenIsInTheDepotBeforeItsEnd(t *testing.T) {
 	m.Cut() // what cannot be kept is tried again, of all logs
 	write(logs[0], "a\n")
 	write(logs[1], "b\n")
-	time.Sleep(300 * time.Millisecond)
+	<-time.After(300 * time.Millisecond)
 	m.Heal()
 	reads(2, "logs/one", "a\n")
 	reads(2, "logs/two", "b\n")

@@ -250,7 +250,7 @@ func (l *Log) over() (before bool) {
 	if l.closed {
 		return true
 	}
-	l.closed, l.ended = true, true
+	l.closed = true
 	close(l.grown)
 	return false
 }

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"sync"
 	"time"
 )
@@ -43,8 +45,11 @@ func (t *tails) ends(l *Log) {
 	t.mu.Lock()
 	delete(t.grown, l)
 	t.mu.Unlock()
-	t.keeping.Lock() // no piece of it is kept afterwards
-	t.keeping.Unlock()
+	t.keeping.Lock()
+	defer t.keeping.Unlock()
+	l.mu.Lock() // no piece of it is kept afterwards
+	defer l.mu.Unlock()
+	l.ended = true
 }
 
 func (t *tails) run() {
@@ -96,8 +101,10 @@ func (t *tails) extend(l *Log) error {
 		return nil
 	}
 	data := make([]byte, to-from)
-	if _, err := l.file.ReadAt(data, from); err != nil && err != io.EOF { //nolint:errorlint // it is never wrapped
-		return nil //nolint:nilerr // it is closed
+	if _, err := l.file.ReadAt(data, from); errors.Is(err, fs.ErrClosed) {
+		return nil // nobody writes it any more
+	} else if err != nil && !errors.Is(err, io.EOF) {
+		return err
 	}
 	if err := t.depot.Extend(l.name, from, data); err != nil {
 		return err

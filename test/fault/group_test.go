@@ -266,7 +266,7 @@ func (s *groupSeries) change(ctx context.Context, cancel context.CancelCauseFunc
 			cancel(fmt.Errorf("no change is acknowledged: %w", err))
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
+		within(ctx.Done(), 50*time.Millisecond)
 	}
 }
 

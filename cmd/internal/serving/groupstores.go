@@ -187,7 +187,7 @@ func (l *levels) bring(path string, stores *sealedStores) error {
 	}
 	name, err := filepath.Rel(l.group.data, path)
 	if err != nil || !filepath.IsLocal(name) {
-		return nil //nolint:nilerr // it is elsewhere, and in no log
+		return nil // it is elsewhere, and in no log
 	}
 	name = filepath.ToSlash(name)
 	err = l.group.st.View(func(tx *store.Tx) error {
