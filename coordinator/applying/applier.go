@@ -75,8 +75,8 @@ type Applier struct {
 	needed []bool
 	// first are the instances for which create_before_destroy is recorded when they are created or updated.
 	first map[addr.Instance]bool
-	// changed has the instances whose current objects the plan changes.
-	changed func() map[addr.Instance]bool
+	// changed has the planned changes of current objects, by instance.
+	changed func() map[addr.Instance]*plan.Change
 	// unchanged has the instances that stay as they are, or are only imported.
 	unchanged map[addr.Instance]bool
 
@@ -110,11 +110,11 @@ func New(o Options) *Applier {
 		first: graph.RecordedFirst(o.Static, o.Plan), state: o.State.Clone(),
 		checks: map[string]*state.CheckResult{}, rechecked: map[checkKey]bool{}, checkObjects: map[checkKey]int{},
 	}
-	a.changed = sync.OnceValue(func() map[addr.Instance]bool {
-		all := make(map[addr.Instance]bool, len(o.Plan.Changes))
+	a.changed = sync.OnceValue(func() map[addr.Instance]*plan.Change {
+		all := make(map[addr.Instance]*plan.Change, len(o.Plan.Changes))
 		for _, c := range o.Plan.Changes {
 			if c.Deposed == state.CurrentObject {
-				all[c.Addr] = true
+				all[c.Addr] = c
 			}
 		}
 		return all
@@ -200,7 +200,7 @@ func (a *Applier) load() {
 		}
 		for k, i := range r.Instances {
 			schema := a.Code.Schemas.Resource(r.Provider.Provider, abs.Resource.Mode, abs.Resource.Type)
-			if i.Current == nil || schema == nil || a.changed()[abs.Instance(k)] {
+			if i.Current == nil || schema == nil || a.changed()[abs.Instance(k)] != nil {
 				continue
 			}
 			if v, err := values.DecodeStored(i.Current, schema); err == nil {

@@ -101,7 +101,7 @@ func (a *Applier) trigger(inv *plan.Invocation) (*config.ActionTrigger, cty.Valu
 			"in the configuration that the plan was made with.", t.Resource, inv.Addr), nil)
 	}
 	block := r.Code.Config.Triggers[t.Block]
-	c := a.changeOf(t.Resource)
+	c := a.changed()[t.Resource]
 	if c == nil {
 		return nil, cty.NilVal, diag.Errors("Plan and configuration differ", fmt.Sprintf("The plan has no change of %s, "+
 			"which triggers %s.", t.Resource, inv.Addr), nil)
@@ -117,16 +117,6 @@ func (a *Applier) trigger(inv *plan.Invocation) (*config.ActionTrigger, cty.Valu
 		now = c.After
 	}
 	return block, now, nil
-}
-
-// changeOf returns the planned change of a current object.
-func (a *Applier) changeOf(i addr.Instance) *plan.Change {
-	for _, c := range a.Plan.Changes {
-		if c.Addr == i && c.Deposed == state.CurrentObject {
-			return c
-		}
-	}
-	return nil
 }
 
 // triggering returns the repetition of the object that triggers an action.

@@ -70,7 +70,7 @@ func (a *Applier) keepBeyond(r *values.Resource) {
 	}
 	e, _ := r.Expansion()
 	for k, i := range stored.Instances {
-		if i.Current != nil && !e.Has(k) && !a.changed()[r.Addr().Instance(k)] {
+		if i.Current != nil && !e.Has(k) && a.changed()[r.Addr().Instance(k)] == nil {
 			r.KeepBeyond(k, i.Current)
 		}
 	}

@@ -29,16 +29,21 @@ func postponed(v *invocation, d *plan.Deferred, problems diag.List) program.Step
 
 // hold moves the changes that trigger an action which has to wait from a plan to what it defers, and reports whether
 // there were any. left are the static vertices that the plan leaves out.
-func (d *deferral) hold(out *plan.Plan, left []bool) (moved bool) {
+func (d *deferral) hold(out *plan.Plan, left []bool) bool {
+	current := map[addr.Instance]*plan.Change{}
+	for _, c := range out.Changes {
+		if c.Deposed == state.CurrentObject {
+			current[c.Addr] = c
+		}
+	}
+	gone := map[*plan.Change]bool{}
 	for _, inv := range out.Invocations {
 		t := inv.Trigger
 		if t == nil {
 			continue
 		}
-		at := slices.IndexFunc(out.Changes, func(c *plan.Change) bool {
-			return c.Addr == t.Resource && c.Deposed == state.CurrentObject
-		})
-		if at < 0 {
+		c := current[t.Resource]
+		if c == nil {
 			continue // it is deferred already
 		}
 		x := d.held[t.Resource]
@@ -48,15 +53,16 @@ func (d *deferral) hold(out *plan.Plan, left []bool) (moved bool) {
 		if x == nil {
 			continue
 		}
-		x.Change, x.On = out.Changes[at], []string{inv.Addr.Config().String()}
-		out.Changes = slices.Delete(out.Changes, at, at+1)
+		x.Change, x.On = c, []string{inv.Addr.Config().String()}
+		gone[c] = true
+		delete(current, t.Resource)
 		d.list = append(d.list, x)
 		if done, ok := d.static.Find(graph.ResourceDone, t.Resource.Config().Module, t.Resource.Resource); ok {
 			d.itself[done] = true
 		}
-		moved = true
 	}
-	return moved
+	out.Changes = slices.DeleteFunc(out.Changes, func(c *plan.Change) bool { return gone[c] })
+	return len(gone) > 0
 }
 
 // actionWaits reports whether what an action, or the condition on which it is invoked, refers to is left out.
