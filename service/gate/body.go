@@ -22,6 +22,9 @@ type timedBody struct {
 	count int64
 }
 
+// InTime limits the time for the body of a request that another process answers. w must be the writer of the server.
+func InTime(w http.ResponseWriter, r *http.Request) *http.Request { return inTime(w, r, bodyTime) }
+
 // inTime limits the time for the body of a request. w must be the writer of the server.
 func inTime(w http.ResponseWriter, r *http.Request, most time.Duration) *http.Request {
 	if r.Body == nil || r.Body == http.NoBody {

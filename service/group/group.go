@@ -59,6 +59,9 @@ type Lead struct {
 	Before string
 }
 
+// Term is for how long the log must be silent before a member claims the lead.
+const Term = 2500 * time.Millisecond
+
 // Options are what a Member needs. Zero durations mean defaults.
 type Options struct {
 	// Own is what the member says of itself; the fields about its copy are set by Member.
@@ -79,7 +82,7 @@ type Options struct {
 	// Log gets what operators should know.
 	Log func(line string)
 
-	// Term is for how long the log must be silent before a member claims the lead; default 2.5 s.
+	// Term is for how long the log must be silent before a member claims the lead; default Term.
 	Term time.Duration
 	// Asking is how long answers of other members are waited for; default a fifth of Term.
 	Asking time.Duration
@@ -98,7 +101,7 @@ type omitted struct {
 
 func (o Options) withDefaults() Options {
 	if o.Term == 0 {
-		o.Term = 2500 * time.Millisecond
+		o.Term = Term
 	}
 	if o.Asking == 0 {
 		o.Asking = o.Term / 5

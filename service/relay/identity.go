@@ -71,8 +71,9 @@ func NewIdentity(secret, incarnation []byte, name string) (*Identity, error) {
 
 // Server returns the settings of a listener for clients and members. own are those for clients.
 func (i *Identity) Server(own *tls.Config) *tls.Config {
+	// Without tickets: else one of a client's connection would be looked at here.
 	peers := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: own.NextProtos, Certificates: []tls.Certificate{i.leaf},
-		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: i.pool}
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: i.pool, SessionTicketsDisabled: true}
 	out := own.Clone()
 	out.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		if hello.ServerName == memberName {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/internal/sleep"
+	"github.com/millipede-iac/millipede/service/gate"
 )
 
 // Options configure a Relay. Zero fields mean defaults.
@@ -133,9 +134,10 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		unavailable(w, "this member does not lead the group")
 		return
 	}
+	q = gate.InTime(w, q)
 	body, err := newBody(q)
 	if err != nil {
-		http.Error(w, "the body of the request cannot be read", http.StatusBadRequest)
+		refuse(w, http.StatusRequestTimeout, "the body of the request has not arrived")
 		return
 	}
 	r.proxy.ServeHTTP(w, q.WithContext(context.WithValue(q.Context(), bodyKey{}, body)))

@@ -12,6 +12,9 @@ import (
 // the machine.
 const tailEvery = 200 * time.Millisecond
 
+// tailMost bounds what is kept of a log at a time, in bytes.
+const tailMost = 4 << 20
+
 // tails keeps the logs that are written in the depot. Its methods do nothing if it is nil.
 type tails struct {
 	depot Depot
@@ -95,10 +98,14 @@ func (t *tails) keep() {
 // extend keeps the new end of one log.
 func (t *tails) extend(l *Log) error {
 	l.mu.Lock()
-	from, to, over := l.kept, l.end, l.ended
+	from, to, over := l.kept, min(l.end, l.kept+tailMost), l.ended
+	more := to < l.end
 	l.mu.Unlock()
 	if over || from == to {
 		return nil
+	}
+	if more {
+		t.grew(l)
 	}
 	data := make([]byte, to-from)
 	if _, err := l.file.ReadAt(data, from); errors.Is(err, fs.ErrClosed) {

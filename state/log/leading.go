@@ -53,6 +53,29 @@ func (c *Copy) Continues(ctx context.Context) (bool, error) {
 	return err == nil && sequence == c.at.Sequence && hashOf(data) == c.at.Hash, err
 }
 
+// CheckKey returns ErrEntry if what the log has of a store was not sealed with the key of the options. It returns nil
+// if the log has nothing of it.
+func CheckKey(ctx context.Context, o Options) error {
+	_, data, err := o.Transport.Next(ctx, o.Store, 0, 0)
+	if errors.Is(err, ErrNone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	e, err := Parse(data)
+	if err != nil {
+		return err
+	}
+	_, err = e.open(o.Key, o.Store, func(h Hash) ([]byte, error) {
+		return o.Transport.Get(ctx, partName(contentParts, o.Store, e.Before, h))
+	})
+	if errors.Is(err, ErrNone) { // a snapshot has it, which tells as well when the copy is made
+		return nil
+	}
+	return err
+}
+
 // Probe returns nil when the log has entries of a store of which the copy has found none. The error is ErrMissing if
 // the log says for the time of Options.Suspicion that there are none.
 func (c *Copy) Probe(ctx context.Context) error {

@@ -306,3 +306,25 @@ func TestAStoreIsOpenedWhenTheLogAnswersAgain(t *testing.T) {
 		t.Errorf("a log that never answers: %v", err)
 	}
 }
+
+// A member with another key found that out when it had removed its copy, in words about a damaged entry.
+func TestTheKeyOfALogIsCheckedBeforeACopyIsMade(t *testing.T) {
+	l, c := mem.New(), newClock()
+	p := newPlace(t, "alice", l.Join(), c)
+	if err := log.CheckKey(t.Context(), p.options("records")); err != nil {
+		t.Errorf("a log without entries: %v", err)
+	}
+	p.mustOpen("records", true).close(t)
+	if err := log.CheckKey(t.Context(), p.options("records")); err != nil {
+		t.Error(err)
+	}
+	o := p.options("records")
+	key, err := log.Key([]byte("another"), o.Incarnation, o.Store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Key = key
+	if err := log.CheckKey(t.Context(), o); !errors.Is(err, log.ErrEntry) {
+		t.Errorf("with another key: %v", err)
+	}
+}

@@ -291,6 +291,19 @@ func (g *groupLog) forget() (err error) {
 	return err
 }
 
+// checkKey returns an error if the group has another key than this member.
+func (g *groupLog) checkKey(ctx context.Context) error {
+	o, err := g.copyOf()
+	if err != nil {
+		return err
+	}
+	err = log.CheckKey(ctx, o)
+	if errors.Is(err, log.ErrEntry) {
+		err = fmt.Errorf("%w. All members of a group need the same key: give the key file of the group with -key-file", err)
+	}
+	return err
+}
+
 // copyOf says which copy of the records the member has.
 func (g *groupLog) copyOf() (log.Options, error) {
 	a, err := g.access(recordsStore, !g.mark.Made)

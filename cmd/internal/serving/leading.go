@@ -1,7 +1,6 @@
 package serving
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -61,22 +60,20 @@ func (m *member) serve(ctx context.Context, s *serving, st *store.Store, l group
 		m.announce(v.token)
 		m.Log.Info("this member leads the group", "member", m.Member, "epoch", l.Epoch)
 		m.relay.Lead(m.Member, handler, func() bool {
-			return l.Writer.Err() == nil && l.Writer.Unchanged() < group.Fresh(m.term())
+			return l.Writer.Err() == nil && l.Writer.Unchanged() < group.Fresh(group.Term)
 		})
 		return m.host(ctx, v, l.Writer)
 	}
 	return s.serve(ctx, v)
 }
 
-func (m *member) term() time.Duration { return cmp.Or(m.Term, term) }
-
 // beat has the log hear of this member at least three times in a term, until ctx ends.
 func (m *member) beat(ctx context.Context, st *store.Store, w *log.Writer) {
-	again := time.NewTicker(m.term() / 12)
+	again := time.NewTicker(group.Term / 12)
 	defer again.Stop()
 	for {
 		// At once if the lead was handed over: nobody knows yet whether another member has it already.
-		if w.Unchanged() >= m.term()/4 {
+		if w.Unchanged() >= group.Term/4 {
 			if err := st.Beat(); err != nil && ctx.Err() == nil {
 				m.Log.Warn("the log of the group does not answer", "error", err)
 			}
@@ -238,7 +235,7 @@ const drainTime = 300 * time.Millisecond
 func (m *member) handOver(st *store.Store, to string) error {
 	var next *group.Seen
 	for _, other := range m.member.Others() {
-		alive := time.Since(other.At) < m.term()
+		alive := time.Since(other.At) < group.Term
 		if alive && (to == "" || other.Name == to) && (next == nil || other.Sequence > next.Sequence) {
 			next = &other
 		}
@@ -289,7 +286,7 @@ func (m *member) Members() []service.Member {
 		Since: own.Since, Answers: true}}
 	for _, other := range m.member.Others() {
 		one := service.Member{Name: other.Name, Address: other.Address, Program: other.Program, Levels: other.Levels,
-			Since: other.At.UTC(), Answers: time.Since(other.At) < m.term()}
+			Since: other.At.UTC(), Answers: time.Since(other.At) < group.Term}
 		if one.Answers && other.Sequence < end {
 			one.Behind = int(end - other.Sequence) //nolint:gosec // a number of entries
 		}

@@ -25,9 +25,6 @@ import (
 
 // A member of a group listens all the time. It has a service while it leads, and passes requests on otherwise.
 
-// term is for how long the log must be silent before another member claims the lead; tests shorten it.
-const term = 2500 * time.Millisecond
-
 // member is this process as a member of a group.
 type member struct {
 	Options
@@ -63,6 +60,9 @@ func serveMember(ctx context.Context, o Options, started func()) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.group.close()) }()
+	if err := m.group.checkKey(ctx); err != nil {
+		return err
+	}
 	incarnation := m.group.log.Incarnation()
 	identity, err := relay.NewIdentity(secret, incarnation[:], m.Member)
 	if err != nil {
@@ -125,7 +125,7 @@ func (m *member) newMember() (*group.Member, error) {
 	}
 	return group.New(group.Options{
 		Own: own, Path: filepath.Join(m.Data, store.Database), Copy: m.group.copyOf, Peers: peers, Known: m.known,
-		Serve: m.lead, Term: m.Term,
+		Serve: m.lead,
 		Changed: func(leader *group.Info) {
 			if leader == nil {
 				m.relay.Follow("", "")

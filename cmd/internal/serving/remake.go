@@ -92,8 +92,8 @@ func (r *remaking) remake(ctx context.Context) error {
 	before, err := logs.Open(ctx, r.Group)
 	switch {
 	case errors.Is(err, jet.ErrNoGroup):
-	case r.Recover:
-		r.rescue(ctx, before, err)
+	case r.Recover && err == nil:
+		r.rescue(ctx, before)
 	case err == nil && r.group.mark.Remaking && before.Incarnation().String() == r.group.mark.Incarnation:
 	case err == nil:
 		return fmt.Errorf("group %q: %w: choose another name", r.Group, jet.ErrGroupExists)
@@ -191,6 +191,9 @@ func (r *remaking) settle(tx *store.Tx, names []string) error {
 // stores returns the names of the stores of workspaces in the directory.
 func (r *remaking) stores() (names []string, err error) {
 	err = filepath.WalkDir(filepath.Join(r.Data, "workspaces"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), store.RemovedHome) {
+			return filepath.SkipDir // of a workspace that is being removed
+		}
 		if errors.Is(err, fs.ErrNotExist) || err == nil && d.Name() != "state.db" {
 			return nil
 		}
@@ -232,8 +235,8 @@ func derived(name string) bool {
 
 // rescue fetches what the log that is given up still has, and this directory lacks: newer entries of its stores, and
 // files. What cannot be fetched is lost.
-func (r *remaking) rescue(ctx context.Context, before *jet.GroupLog, unusable error) {
-	if unusable != nil || before.Incarnation().String() != r.group.mark.Incarnation {
+func (r *remaking) rescue(ctx context.Context, before *jet.GroupLog) {
+	if before.Incarnation().String() != r.group.mark.Incarnation {
 		r.Tell("Nothing of the log that is left can be used.")
 		return
 	}

@@ -94,8 +94,6 @@ type Options struct {
 	// by default that of the machine, and MemberAddress where other members reach it: HOST or HOST:PORT, by default the
 	// host of Listen, or the machine.
 	Group, Member, MemberAddress string
-	// Term is for how long the log of the group must be silent before another member leads; 0 means 2.5 s.
-	Term time.Duration
 	// WatchReads is the maximum number of objects that are read at the same time to detect drift.
 	WatchReads int
 	// Retention determines which ended runs and old state versions are kept.
